@@ -1,0 +1,78 @@
+package ir
+
+// Expand replaces every composite op by its decomposition, recursively, until
+// only primitives are left. It does not change the graph's meaning: the
+// decomposition is the meaning.
+func Expand(g *Graph) (*Graph, error) {
+	b := NewBuilder(g.Name, g.Meta...)
+	b.g.Syms = append([]string{}, g.Syms...)
+	b.g.Lets = append([]Let{}, g.Lets...)
+	c := &cloner{dim: func(d Dim) Dim { return d }}
+	shell := c.shell(g)
+	b.g.Inputs, b.g.Weights, b.g.States = shell.Inputs, shell.Weights, shell.States
+	for _, op := range g.Ops {
+		args := make([]*Value, len(op.Args))
+		for i, a := range op.Args {
+			args[i] = c.get(a)
+		}
+		b.At(op.Loc)
+		results := b.expandOp(op.Def, op.Attrs, args)
+		for i, r := range op.Results {
+			c.m[r] = results[i]
+		}
+	}
+	c.finish(g, b.g)
+	return b.Finish()
+}
+
+// expandOp appends the primitives that mean one op.
+func (b *Builder) expandOp(d *OpDef, attrs Attrs, args []*Value) []*Value {
+	if b.err != nil {
+		return placeholders(len(d.Results))
+	}
+	o, err := newOp(d, args, attrs, b.loc, Pos{})
+	if err != nil {
+		b.fail("%s: %w", d.Name, err)
+		return placeholders(len(d.Results))
+	}
+	if d.Primitive() {
+		b.g.Ops = append(b.g.Ops, o)
+		return o.Results
+	}
+	// The decomposition is built on its own, so that the composites in it can be
+	// expanded in turn.
+	inner := &Builder{g: &Graph{Name: b.g.Name}, loc: b.loc, byName: map[string]*Value{}}
+	results := d.Decompose(inner, o)
+	if inner.err != nil {
+		b.fail("decomposition of %s: %w", d.Name, inner.err)
+		return placeholders(len(d.Results))
+	}
+	m := map[*Value]*Value{}
+	get := func(v *Value) *Value {
+		if n, ok := m[v]; ok {
+			return n
+		}
+		return v // an operand of the composite
+	}
+	for _, op := range inner.g.Ops {
+		in := make([]*Value, len(op.Args))
+		for i, a := range op.Args {
+			in[i] = get(a)
+		}
+		for i, r := range b.expandOp(op.Def, op.Attrs, in) {
+			m[op.Results[i]] = r
+		}
+	}
+	out := make([]*Value, len(results))
+	if len(results) != len(o.Results) {
+		b.fail("decomposition of %s gives %d results, want %d", d.Name, len(results), len(o.Results))
+		return placeholders(len(d.Results))
+	}
+	for i, r := range results {
+		out[i] = get(r)
+		if b.err == nil && !out[i].Type.Equal(o.Results[i].Type) {
+			b.fail("decomposition of %s: result %s is %s, inferred %s", d.Name, d.Results[i], out[i].Type, o.Results[i].Type)
+		}
+	}
+	return out
+}

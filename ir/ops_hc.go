@@ -1,0 +1,160 @@
+package ir
+
+import "fmt"
+
+// Hyper-connections: C residual streams mixed before and after each sublayer.
+
+var hcAttrs = []AttrDef{
+	{Name: "iters", Kind: AttrInt, Default: 20, Doc: "Sinkhorn iterations, at least 1"},
+	{Name: "eps", Kind: AttrFloat, Doc: "added inside pre and the Sinkhorn divisions"},
+	{Name: "norm_eps", Kind: AttrFloat, Doc: "added to the mean square"},
+}
+
+func init() {
+	mustRegister(
+		&OpDef{
+			Name: "hc_split", Group: "hyper-connection",
+			Doc:      "Splits the mixes m [T,(2+C)C]: pre = sigmoid(m scale0 + base) + eps, post = 2 sigmoid(m scale1 + base), comb = Sinkhorn of m scale2 + base: softmax over the second index plus eps, one column step, then iters-1 row and column steps, each dividing by (sum + eps).",
+			Operands: []OperandDef{{Name: "m", Doc: "f32 [T,(2+C)C]"}, {Name: "scale", Doc: "f32 [3]"}, {Name: "base", Doc: "f32 [(2+C)C]"}},
+			Results:  []string{"pre", "post", "comb"},
+			Attrs:    hcAttrs[:2],
+			Infer: func(o *Op) ([]Type, error) {
+				m := o.Args[0].Type
+				if err := firstErr(o.want(0, 2, F32), o.want(1, 1, F32), o.want(2, 1, F32), o.wantDims(1, Int(3)), o.wantDims(2, m.Dims[1])); err != nil {
+					return nil, err
+				}
+				c, ok := hcStreams(m.Dims[1])
+				if !ok || o.Int("iters") < 1 {
+					return nil, fmt.Errorf("m %s, iters %d: want (2+C)*C columns and iters >= 1", m, o.Int("iters"))
+				}
+				t, cd := m.Dims[0], Int(c)
+				return []Type{T(F32, t, cd), T(F32, t, cd), T(F32, t, cd, cd)}, nil
+			},
+			Decompose: decomposeSplit,
+			Limit:     Limit{Kind: AbsF32, Bound: 2e-6},
+		},
+		&OpDef{
+			Name: "hc_pre", Group: "hyper-connection",
+			Doc:      "Mixes the C streams into the sublayer input y = b(sum_c pre_c h_c), with pre, post and comb from hc_split of (fn x) / rms(x), x the flattened streams.",
+			Operands: []OperandDef{{Name: "h", Doc: "bf16 [T,C,D]"}, {Name: "fn", Doc: "f32 [(2+C)C,C*D]"}, {Name: "scale", Doc: "f32 [3]"}, {Name: "base", Doc: "f32 [(2+C)C]"}},
+			Results:  []string{"y", "post", "comb"},
+			Attrs:    hcAttrs,
+			Infer: func(o *Op) ([]Type, error) {
+				h := o.Args[0].Type
+				if err := firstErr(o.want(0, 3, BF16), o.want(1, 2, F32), o.want(2, 1, F32), o.want(3, 1, F32)); err != nil {
+					return nil, err
+				}
+				t, c, d := h.Dims[0], h.Dims[1], h.Dims[2]
+				cols := c.Add(Int(2)).Mul(c)
+				if o.Int("iters") < 1 {
+					return nil, fmt.Errorf("iters is %d, want at least 1", o.Int("iters"))
+				}
+				return []Type{T(BF16, t, d), T(F32, t, c), T(F32, t, c, c)},
+					firstErr(o.wantDims(1, cols, c.Mul(d)), o.wantDims(2, Int(3)), o.wantDims(3, cols))
+			},
+			Decompose: func(b *Builder, o *Op) []*Value {
+				h := o.Args[0]
+				m := hcMixes(b, h, o.Args[1], o.Float("norm_eps"))
+				s := b.Op("hc_split", Attrs{{"iters", o.Int("iters")}, {"eps", o.Float("eps")}}, m, o.Args[2], o.Args[3])
+				return []*Value{hcGather(b, s[0], h), s[1], s[2]}
+			},
+			Limit: Limit{Kind: BF16ULP, Bound: 0.995, Why: "y; post and comb within 2e-6 absolute (dsv4.md section 9)"},
+		},
+		&OpDef{
+			Name: "hc_post", Group: "hyper-connection",
+			Doc:      "h'_j = b(post_j o + sum_i comb[i,j] h_i): the first index of comb is contracted.",
+			Operands: []OperandDef{{Name: "o", Doc: "bf16 [T,D], sublayer output"}, {Name: "h", Doc: "bf16 [T,C,D], input of hc_pre"}, {Name: "post", Doc: "f32 [T,C]"}, {Name: "comb", Doc: "f32 [T,C,C]"}},
+			Results:  []string{"h"},
+			Infer: func(o *Op) ([]Type, error) {
+				h := o.Args[1].Type
+				if err := firstErr(o.want(0, 2, BF16), o.want(1, 3, BF16), o.want(2, 2, F32), o.want(3, 3, F32)); err != nil {
+					return nil, err
+				}
+				t, c, d := h.Dims[0], h.Dims[1], h.Dims[2]
+				return []Type{h}, firstErr(o.wantDims(0, t, d), o.wantDims(2, t, c), o.wantDims(3, t, c, c))
+			},
+			Decompose: func(b *Builder, o *Op) []*Value {
+				x, h, post, comb := o.Args[0], o.Args[1], o.Args[2], o.Args[3]
+				t, c, d := h.Type.Dims[0], h.Type.Dims[1], h.Type.Dims[2]
+				mixed := b.Dot(b.Transpose(comb, 0, 2, 1), b.Transpose(h, 0, 2, 1), F32) // [T,j,D]
+				scaled := b.Bin("mul", b.Reshape(post, t, c, Int(1)), b.Reshape(b.Cast(x, F32), t, Int(1), d))
+				return []*Value{b.Cast(b.Bin("add", scaled, mixed), BF16)}
+			},
+			Limit: Limit{Kind: BF16ULP, Bound: 0.995},
+		},
+		&OpDef{
+			Name: "hc_head", Group: "hyper-connection",
+			Doc:      "The final mix y = b(sum_c pre_c h_c), pre = sigmoid(m scale + base) + eps, without Sinkhorn.",
+			Operands: []OperandDef{{Name: "h", Doc: "bf16 [T,C,D]"}, {Name: "fn", Doc: "f32 [C,C*D]"}, {Name: "scale", Doc: "f32 [1]"}, {Name: "base", Doc: "f32 [C]"}},
+			Results:  []string{"y"},
+			Attrs:    hcAttrs[1:],
+			Infer: func(o *Op) ([]Type, error) {
+				h := o.Args[0].Type
+				if err := firstErr(o.want(0, 3, BF16), o.want(1, 2, F32), o.want(2, 1, F32), o.want(3, 1, F32)); err != nil {
+					return nil, err
+				}
+				t, c, d := h.Dims[0], h.Dims[1], h.Dims[2]
+				return []Type{T(BF16, t, d)}, firstErr(o.wantDims(1, c, c.Mul(d)), o.wantDims(2, Int(1)), o.wantDims(3, c))
+			},
+			Decompose: func(b *Builder, o *Op) []*Value {
+				h := o.Args[0]
+				m := hcMixes(b, h, o.Args[1], o.Float("norm_eps"))
+				scaled := b.Bin("mul", m, b.Reshape(o.Args[2], Int(1), Int(1)))
+				logit := b.Bin("add", scaled, alignLast(b, o.Args[3], 2))
+				pre := b.Bin("add", b.Un("sigmoid", logit), b.F(o.Float("eps")))
+				return []*Value{hcGather(b, pre, h)}
+			},
+			Limit: Limit{Kind: BF16ULP, Bound: 0.995},
+		},
+	)
+}
+
+// hcStreams finds C with (2+C)*C = n.
+func hcStreams(n Dim) (int, bool) {
+	cols, ok := n.Const()
+	for c := 1; ok && c*(c+2) <= cols; c++ {
+		if c*(c+2) == cols {
+			return c, true
+		}
+	}
+	return 0, false
+}
+
+// hcMixes is (fn x) * 1/rms(x) over the flattened streams, f32.
+func hcMixes(b *Builder, h, fn *Value, eps float64) *Value {
+	d := h.Type.Dims
+	x := b.Cast(b.Reshape(h, d[0], d[1].Mul(d[2])), F32)
+	return b.Bin("mul", b.Dot(x, fn, F32), invRMS(b, x, eps))
+}
+
+// hcGather is b(sum_c pre_c h_c).
+func hcGather(b *Builder, pre, h *Value) *Value {
+	t, c, d := h.Type.Dims[0], h.Type.Dims[1], h.Type.Dims[2]
+	w := b.Bin("mul", b.Reshape(pre, t, c, Int(1)), b.Cast(h, F32))
+	return b.Reshape(b.Cast(b.Sum(w, 1, F32), BF16), t, d)
+}
+
+func decomposeSplit(b *Builder, o *Op) []*Value {
+	m, scale, base := o.Args[0], o.Args[1], o.Args[2]
+	t := m.Type.Dims[0]
+	c, _ := hcStreams(m.Type.Dims[1])
+	eps := b.F(o.Float("eps"))
+	// part is m*scale[i] + base over columns from..from+n-1.
+	part := func(i, from, n int) *Value {
+		s := b.Reshape(b.Slice(scale, 0, i, 1), Int(1), Int(1))
+		return b.Bin("add", b.Bin("mul", b.Slice(m, 1, from, n), s), alignLast(b, b.Slice(base, 0, from, n), 2))
+	}
+	pre := b.Bin("add", b.Un("sigmoid", part(0, 0, c)), eps)
+	post := b.Bin("mul", b.F(2), b.Un("sigmoid", part(1, c, c)))
+	a := b.Reshape(part(2, 2*c, c*c), t, Int(c), Int(c))
+	const rows, cols = 2, 1 // the axis a step sums over
+	e := b.Un("exp", b.Bin("sub", a, b.Op1("reduce_max", Attrs{{"axis", rows}}, a)))
+	a = b.Bin("add", b.Bin("div", e, b.Sum(e, rows, F32)), eps)
+	step := func(axis int) { a = b.Bin("div", a, b.Bin("add", b.Sum(a, axis, F32), eps)) }
+	step(cols)
+	for i := 1; i < o.Int("iters"); i++ {
+		step(rows)
+		step(cols)
+	}
+	return []*Value{pre, post, a}
+}

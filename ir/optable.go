@@ -1,0 +1,247 @@
+package ir
+
+import (
+	"fmt"
+	"sort"
+)
+
+// OpDef is one row of the op table: the one place where an op is declared.
+type OpDef struct {
+	Name  string
+	Group string // heading in the op reference
+	Doc   string // one sentence or two; formulas in plain text
+
+	// Operands in order. A trailing operand group with Repeat true may be given
+	// any number of times (at least once).
+	Operands []OperandDef
+	Results  []string // names; the number of results
+	Attrs    []AttrDef
+
+	// Infer computes result types from checked operands and attributes.
+	Infer func(o *Op) ([]Type, error)
+
+	// Decompose builds the op's meaning from simpler ops; nil for a primitive,
+	// whose meaning is its evaluator in ir/eval.
+	Decompose func(b *Builder, o *Op) []*Value
+
+	// Flops is the op's arithmetic cost once its shapes are integers: floating
+	// point operations, a multiply-add counting 2. Nil means data movement.
+	Flops func(o *Op) int64
+
+	// Limit is the error an implementation form of this op may have against its
+	// meaning, without declared liberties.
+	Limit Limit
+}
+
+// OperandDef declares one operand.
+type OperandDef struct {
+	Name   string
+	Doc    string
+	Repeat bool
+}
+
+// LimitKind says how results of an implementation are compared with the meaning.
+type LimitKind uint8
+
+// The comparison kinds, from /docs/dsv4.md section 9 ("Recommended limits").
+const (
+	Exact     LimitKind = iota // bit for bit
+	AbsF32                     // absolute error at most Bound
+	BF16ULP                    // at least Bound of the values identical, the rest within one bf16 ulp
+	ByChoice                   // discrete: every chosen score >= best rejected one, ties to the lower index
+	OneMinCos                  // 1 - cosine at most Bound
+)
+
+// Limit is an error bound and where it comes from.
+type Limit struct {
+	Kind  LimitKind
+	Bound float64
+	Why   string
+}
+
+func (l Limit) String() string {
+	switch l.Kind {
+	case AbsF32:
+		return fmt.Sprintf("abs <= %g", l.Bound)
+	case BF16ULP:
+		return fmt.Sprintf(">= %g%% identical, rest within 1 bf16 ulp", 100*l.Bound)
+	case ByChoice:
+		return "by validity of the choice"
+	case OneMinCos:
+		return fmt.Sprintf("1-cos <= %g", l.Bound)
+	}
+	return "bit for bit"
+}
+
+// Primitive reports whether the op has no decomposition.
+func (d *OpDef) Primitive() bool { return d.Decompose == nil }
+
+func (d *OpDef) attr(name string) *AttrDef {
+	for i := range d.Attrs {
+		if d.Attrs[i].Name == name {
+			return &d.Attrs[i]
+		}
+	}
+	return nil
+}
+
+// table holds every op by name. It is filled by the group files' init-time
+// tables and by Register.
+var table = map[string]*OpDef{}
+
+// Register adds ops to the table. A duplicate name, an unfinished row or a
+// repeated attribute is an error; nothing is added then.
+func Register(defs ...*OpDef) error {
+	for i, d := range defs {
+		if err := d.check(); err != nil {
+			return err
+		}
+		if _, dup := table[d.Name]; dup {
+			return fmt.Errorf("op %s: already in the op table", d.Name)
+		}
+		for _, e := range defs[:i] {
+			if e.Name == d.Name {
+				return fmt.Errorf("op %s: twice in one Register call", d.Name)
+			}
+		}
+	}
+	for _, d := range defs {
+		table[d.Name] = d
+	}
+	return nil
+}
+
+func (d *OpDef) check() error {
+	switch {
+	case d.Name == "" || !isNameStart(d.Name[0]):
+		return fmt.Errorf("op %q: not a name", d.Name)
+	case d.Doc == "" || d.Group == "":
+		return fmt.Errorf("op %s: needs Doc and Group", d.Name)
+	case d.Infer == nil:
+		return fmt.Errorf("op %s: needs Infer", d.Name)
+	case len(d.Results) == 0:
+		return fmt.Errorf("op %s: needs at least one result", d.Name)
+	}
+	seen := map[string]bool{}
+	for _, a := range d.Attrs {
+		if seen[a.Name] {
+			return fmt.Errorf("op %s: attribute %s declared twice", d.Name, a.Name)
+		}
+		seen[a.Name] = true
+		if a.Default != nil {
+			if k, ok := kindOf(a.Default); !ok || k != a.Kind {
+				return fmt.Errorf("op %s: attribute %s: default %v is not a %s", d.Name, a.Name, a.Default, a.Kind)
+			}
+		}
+	}
+	for i, o := range d.Operands {
+		if o.Repeat && i > 0 && !d.Operands[i-1].Repeat {
+			continue
+		}
+		if !o.Repeat && i > 0 && d.Operands[i-1].Repeat {
+			return fmt.Errorf("op %s: repeated operands come last", d.Name)
+		}
+	}
+	return nil
+}
+
+func mustRegister(defs ...*OpDef) {
+	if err := Register(defs...); err != nil {
+		panic("ir: " + err.Error())
+	}
+}
+
+// Lookup finds an op by name.
+func Lookup(name string) (*OpDef, error) {
+	if d, ok := table[name]; ok {
+		return d, nil
+	}
+	return nil, fmt.Errorf("unknown op %q", name)
+}
+
+// Ops lists the op table: by group, then by name.
+func Ops() []*OpDef {
+	out := make([]*OpDef, 0, len(table))
+	for _, d := range table {
+		out = append(out, d)
+	}
+	sort.Slice(out, func(i, j int) bool {
+		if out[i].Group != out[j].Group {
+			return out[i].Group < out[j].Group
+		}
+		return out[i].Name < out[j].Name
+	})
+	return out
+}
+
+// arity reports whether n operands fit the declaration.
+func (d *OpDef) arity(n int) error {
+	fixed := 0
+	for fixed < len(d.Operands) && !d.Operands[fixed].Repeat {
+		fixed++
+	}
+	group := len(d.Operands) - fixed
+	switch {
+	case group == 0 && n != fixed:
+		return fmt.Errorf("has %d operands, want %d", n, fixed)
+	case group > 0 && (n < fixed+group || (n-fixed)%group != 0):
+		return fmt.Errorf("has %d operands, want %d and then groups of %d", n, fixed, group)
+	}
+	return nil
+}
+
+// completeAttrs checks given attributes against the table and returns them in
+// table order with defaults filled in.
+func (d *OpDef) completeAttrs(given Attrs) (Attrs, error) {
+	for i, a := range given {
+		def := d.attr(a.Key)
+		if def == nil {
+			return nil, fmt.Errorf("has no attribute %q", a.Key)
+		}
+		if k, ok := kindOf(a.Val); !ok || k != def.Kind {
+			return nil, fmt.Errorf("attribute %s: %v is not a valid %s", a.Key, a.Val, def.Kind)
+		}
+		for _, b := range given[:i] {
+			if b.Key == a.Key {
+				return nil, fmt.Errorf("attribute %s is given twice", a.Key)
+			}
+		}
+	}
+	out := make(Attrs, 0, len(d.Attrs))
+	for _, def := range d.Attrs {
+		v, ok := given.Get(def.Name)
+		if !ok {
+			if v = def.Default; v == nil {
+				return nil, fmt.Errorf("attribute %s is missing", def.Name)
+			}
+		}
+		out = append(out, Attr{def.Name, v})
+	}
+	return out, nil
+}
+
+// newOp makes a checked op with inferred result types.
+func newOp(d *OpDef, args []*Value, attrs Attrs, loc string, pos Pos) (*Op, error) {
+	if err := d.arity(len(args)); err != nil {
+		return nil, err
+	}
+	full, err := d.completeAttrs(attrs)
+	if err != nil {
+		return nil, err
+	}
+	o := &Op{Def: d, Args: args, Attrs: full, Loc: loc, Pos: pos}
+	types, err := d.Infer(o)
+	if err != nil {
+		return nil, err
+	}
+	if len(types) != len(d.Results) {
+		return nil, fmt.Errorf("inference gave %d results, the op table declares %d", len(types), len(d.Results))
+	}
+	for i, t := range types {
+		if err := t.Check(); err != nil {
+			return nil, fmt.Errorf("result %s: %w", d.Results[i], err)
+		}
+		o.Results = append(o.Results, &Value{Kind: OpResult, Type: t, Op: o, Index: i, Pos: pos})
+	}
+	return o, nil
+}

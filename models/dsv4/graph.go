@@ -1,0 +1,288 @@
+package dsv4
+
+import (
+	"fmt"
+
+	"github.com/kiln-project/kiln/ir"
+)
+
+// Numerics chooses how caches are rounded.
+type Numerics string
+
+// The two numeric variants of docs/dsv4.md section 3.
+const (
+	// Production rounds KV vectors through e4m3 and indexer vectors through e2m1,
+	// as the model was trained.
+	Production Numerics = "production"
+	// Unrounded keeps both in bf16, for comparison with the plain reference.
+	Unrounded Numerics = "unrounded"
+)
+
+// ParseNumerics reads a numerics name.
+func ParseNumerics(s string) (Numerics, error) {
+	switch n := Numerics(s); n {
+	case Production, Unrounded:
+		return n, nil
+	}
+	return "", fmt.Errorf("unknown numerics %q: want %s or %s", s, Production, Unrounded)
+}
+
+// Entry names a graph of the model.
+type Entry string
+
+// The entries. T is the number of token rows, B of requests, O of output rows.
+const (
+	Prefill Entry = "prefill" // any T, B and O
+	Decode  Entry = "decode"  // T = O = B
+	Verify  Entry = "verify"  // T = O = B*(K+1): K drafts per request
+	Draft   Entry = "draft"   // the MTP step, any T, B and O
+)
+
+// Entries lists the entries that Build knows, in the order of use.
+var Entries = []Entry{Prefill, Decode, Verify, Draft}
+
+// PageTokens is the number of positions that one page of the compressed pools
+// holds: PageTokens/4 entries of ratio 4 and PageTokens/128 of ratio 128.
+const PageTokens = 128
+
+// Options are the parameters of a graph that are not in the config.
+type Options struct {
+	Numerics Numerics
+	// MaxDraft is the largest number of draft tokens in one verify step. Rings
+	// have room for them, so rejecting drafts needs no undo (docs/dsv4.md section 5).
+	MaxDraft int
+	// Taps adds the residual streams after every layer as outputs hidden.N.
+	Taps bool
+}
+
+// DefaultOptions are production numerics with rings for three drafts.
+func DefaultOptions() Options { return Options{Numerics: Production, MaxDraft: 3} }
+
+// Rings are the ring sizes, in rows per request.
+type Rings struct {
+	Window int // window vectors
+	C4     int // compressor state of ratio-4 layers
+	C128   int // compressor state of ratio-128 layers
+}
+
+// RingSizes are the sizes with which nothing a later step needs is overwritten
+// by up to o.MaxDraft rejected tokens.
+func (o Options) RingSizes(c *Config) Rings {
+	return Rings{Window: c.Window + o.MaxDraft, C4: 2*4 + o.MaxDraft, C128: 128 + o.MaxDraft}
+}
+
+// Build makes the graph of an entry. Its symbols:
+//
+//	T token rows, B requests, O output rows, K drafts per request (verify),
+//	P pages per request, R request rings and N pages in the pools
+//
+// Its inputs, all i32, -1 for padding rows:
+//
+//	ids, pos, req [T]    token id, position, and index of its request
+//	out [O]              token rows whose logits are wanted
+//	ring [B]             ring number of each request
+//	pages [B,P]          page table of each request
+//	window_slots [T]     window pool row that each token is written to
+//	cR_slots [T]         compressor state row, for ratio R = 4 and 128
+//	cR_close [T/R+B]     token rows that close a group of R tokens
+//	cR_entry_slots       pool row of the entry that each of those makes
+//
+// draft takes h [T,C,D] as well, the last main layer's output at the same
+// positions, and ids are the tokens at the positions that follow.
+func Build(c *Config, entry Entry, o Options) (*ir.Graph, error) {
+	if _, err := ParseNumerics(string(o.Numerics)); err != nil {
+		return nil, err
+	}
+	if o.MaxDraft < 0 {
+		return nil, fmt.Errorf("MaxDraft is %d, want at least 0", o.MaxDraft)
+	}
+	if entry == Draft && c.NextN == 0 {
+		return nil, fmt.Errorf("entry draft: the model has no MTP block (num_nextn_predict_layers is 0)")
+	}
+	m := &model{
+		Config: c, o: o, rings: o.RingSizes(c),
+		b: ir.NewBuilder(string(entry),
+			ir.Meta{Key: "model", Val: "deepseek_v4"}, ir.Meta{Key: "numerics", Val: string(o.Numerics)}),
+	}
+	if err := m.symbols(entry); err != nil {
+		return nil, err
+	}
+	if entry == Draft {
+		m.draft()
+	} else {
+		m.step()
+	}
+	g, err := m.b.Finish()
+	if err != nil {
+		return nil, fmt.Errorf("models/dsv4: %w", err)
+	}
+	return g, nil
+}
+
+// model builds one graph.
+type model struct {
+	*Config
+	o     Options
+	rings Rings
+	b     *ir.Builder
+
+	t, reqs, outs, pages, ringPool, pagePool ir.Dim
+	in                                       stepInputs
+}
+
+// stepInputs are the values that every layer reads.
+type stepInputs struct {
+	ids, pos, req, out, ring, pages *ir.Value
+	windowSlots                     *ir.Value
+	group                           map[int]*groupInputs // by compression ratio
+}
+
+type groupInputs struct {
+	slots, close, entrySlots *ir.Value
+}
+
+func (m *model) symbols(entry Entry) error {
+	b := m.b
+	switch entry {
+	case Prefill, Draft:
+		m.t, m.reqs, m.outs = b.Sym("T"), b.Sym("B"), b.Sym("O")
+	case Decode:
+		m.reqs = b.Sym("B")
+		m.t, m.outs = m.reqs, m.reqs
+	case Verify:
+		m.reqs = b.Sym("B")
+		m.t = b.Let("T", m.reqs.Mul(b.Sym("K")).Add(m.reqs))
+		m.outs = m.t
+	default:
+		return fmt.Errorf("unknown entry %q: want one of %v", entry, Entries)
+	}
+	m.ringPool = b.Sym("R")
+	ratios := m.usedRatios(entry)
+	if len(ratios) > 0 {
+		m.pages, m.pagePool = b.Sym("P"), b.Sym("N")
+	}
+
+	i32 := func(name string, dims ...ir.Dim) *ir.Value { return b.Input(name, ir.T(ir.I32, dims...)) }
+	in := stepInputs{group: map[int]*groupInputs{}}
+	in.ids, in.pos, in.req = i32("ids", m.t), i32("pos", m.t), i32("req", m.t)
+	in.out, in.ring = i32("out", m.outs), i32("ring", m.reqs)
+	if len(ratios) > 0 {
+		in.pages = i32("pages", m.reqs, m.pages)
+	}
+	in.windowSlots = i32("window_slots", m.t)
+	for _, r := range ratios {
+		closed := b.Let(fmt.Sprintf("E%d", r), m.t.Div(r).Add(m.reqs))
+		in.group[r] = &groupInputs{
+			slots:      i32(fmt.Sprintf("c%d_slots", r), m.t),
+			close:      i32(fmt.Sprintf("c%d_close", r), closed),
+			entrySlots: i32(fmt.Sprintf("c%d_entry_slots", r), closed),
+		}
+	}
+	m.in = in
+	return nil
+}
+
+// usedRatios lists the compression ratios that the entry's layers use.
+func (m *model) usedRatios(entry Entry) []int {
+	layers := m.Ratios[:m.Layers]
+	if entry == Draft {
+		layers = m.Ratios[m.Layers:]
+	}
+	var out []int
+	for _, want := range []int{4, 128} {
+		for _, r := range layers {
+			if r == want {
+				out = append(out, r)
+				break
+			}
+		}
+	}
+	return out
+}
+
+// step is the main model: token rows in, logits of the wanted rows out.
+func (m *model) step() {
+	b := m.b
+	b.At("embed")
+	e := b.Op1("gather_rows", nil, m.bf16("embed", m.Vocab, m.Hidden), m.in.ids)
+	h := b.Broadcast(b.Reshape(e, m.t, ir.Int(1), ir.Int(m.Hidden)), m.t, ir.Int(m.HC), ir.Int(m.Hidden))
+	for i := range m.Layers {
+		h = m.block(h, fmt.Sprintf("layers.%d", i), i)
+		if m.o.Taps {
+			b.Output(fmt.Sprintf("hidden.%d", i), h)
+		}
+	}
+	if !m.o.Taps { // the draft step's input; with taps it is the last of them
+		b.Output(fmt.Sprintf("hidden.%d", m.Layers-1), h)
+	}
+	b.At("head")
+	b.Output("logits", m.head(h, "hc_head", "norm"))
+}
+
+// head turns the streams of the wanted rows into f32 logits [O,V].
+func (m *model) head(h *ir.Value, hc, norm string) *ir.Value {
+	b := m.b
+	rows := b.Op1("gather_rows", nil, h, m.in.out)
+	y := b.Op1("hc_head", ir.A("eps", m.HCEps, "norm_eps", m.Eps), rows,
+		m.f32(hc+"_fn", m.HC, m.HC*m.Hidden), m.f32(hc+"_scale", 1), m.f32(hc+"_base", m.HC))
+	y = m.norm(y, norm)
+	return b.Op1("linear", ir.A("to", ir.F32), y, m.bf16("head", m.Vocab, m.Hidden))
+}
+
+// block is one transformer block; the residual streams h are [T,C,D].
+func (m *model) block(h *ir.Value, prefix string, layer int) *ir.Value {
+	m.b.At(prefix + ".attn")
+	h = m.sublayer(h, prefix+".hc_attn", prefix+".attn_norm", func(x *ir.Value) *ir.Value {
+		return m.attention(x, prefix, m.Ratios[layer])
+	})
+	m.b.At(prefix + ".ffn")
+	return m.sublayer(h, prefix+".hc_ffn", prefix+".ffn_norm", func(x *ir.Value) *ir.Value {
+		return m.moe(x, prefix+".ffn", layer < m.HashLayers)
+	})
+}
+
+// sublayer wraps f in its hyper-connection: hc_pre, norm, f, hc_post.
+func (m *model) sublayer(h *ir.Value, hc, norm string, f func(*ir.Value) *ir.Value) *ir.Value {
+	mix := (2 + m.HC) * m.HC
+	pre := m.b.Op("hc_pre", ir.A("iters", m.SinkhornIters, "eps", m.HCEps, "norm_eps", m.Eps), h,
+		m.f32(hc+"_fn", mix, m.HC*m.Hidden), m.f32(hc+"_scale", 3), m.f32(hc+"_base", mix))
+	y := f(m.norm(pre[0], norm))
+	return m.b.Op1("hc_post", nil, y, h, pre[1], pre[2])
+}
+
+// Weights, by checkpoint name without ".weight".
+
+func (m *model) bf16(name string, shape ...int) *ir.Value { return m.plain(ir.BF16, name, shape) }
+func (m *model) f32(name string, shape ...int) *ir.Value  { return m.plain(ir.F32, name, shape) }
+
+func (m *model) plain(dt ir.DType, name string, shape []int) *ir.Value {
+	return m.b.Weight(name, ir.T(dt, ints(shape)...))
+}
+
+func (m *model) fp8(name string, n, k int) *ir.Value {
+	return m.b.Weight(name, ir.Scaled(ir.F8E4M3, quantBlock, quantBlock, ir.Int(n), ir.Int(k)))
+}
+
+// mxfp4 stacks the weight of every expert: the * in the name is its number.
+func (m *model) mxfp4(name string, n, k int) *ir.Value {
+	return m.b.Weight(name, ir.Scaled(ir.F4E2M1, 1, 32, ir.Int(m.Experts), ir.Int(n), ir.Int(k)))
+}
+
+func ints(shape []int) []ir.Dim {
+	dims := make([]ir.Dim, len(shape))
+	for i, n := range shape {
+		dims[i] = ir.Int(n)
+	}
+	return dims
+}
+
+func (m *model) norm(x *ir.Value, name string) *ir.Value {
+	n, _ := x.Type.Dims[x.Type.Rank()-1].Const()
+	return m.b.Op1("rms_norm", ir.A("eps", m.Eps), x, m.bf16(name, n))
+}
+
+// linear8 is a product with an fp8 weight [n,k].
+func (m *model) linear8(x *ir.Value, name string, n int) *ir.Value {
+	k, _ := x.Type.Dims[1].Const()
+	return m.b.Op1("block_linear", nil, x, m.fp8(name, n, k))
+}

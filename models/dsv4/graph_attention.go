@@ -1,0 +1,139 @@
+package dsv4
+
+import (
+	"fmt"
+
+	"github.com/kiln-project/kiln/ir"
+)
+
+// rotary is one rope plan's tables, gathered at some positions.
+type rotary struct{ cos, sin *ir.Value }
+
+// ropeTables computes the plan of a layer: plain for ratio 0, YaRN else.
+func (m *model) ropeTables(ratio int) rotary {
+	a := ir.A("len", m.MaxPositions, "dim", m.RopeDim, "base", m.RopeTheta)
+	if ratio > 0 {
+		y := m.Yarn
+		a = ir.A("len", m.MaxPositions, "dim", m.RopeDim, "base", m.CompressRopeTheta,
+			"orig", y.Orig, "factor", y.Factor, "beta_fast", y.BetaFast, "beta_slow", y.BetaSlow)
+	}
+	t := m.b.Op("freqs_cis", a)
+	return rotary{t[0], t[1]}
+}
+
+// at gathers the tables' rows of the given positions.
+func (m *model) at(t rotary, pos *ir.Value) rotary {
+	return rotary{m.b.Op1("gather_rows", nil, t.cos, pos), m.b.Op1("gather_rows", nil, t.sin, pos)}
+}
+
+func (m *model) rope(x *ir.Value, r rotary, inverse bool) *ir.Value {
+	return m.b.Op1("rope", ir.A("inverse", inverse), x, r.cos, r.sin)
+}
+
+// roundKV is the cache rounding of the unrotated part of a KV vector.
+func (m *model) roundKV(kv *ir.Value) *ir.Value {
+	if m.o.Numerics != Production {
+		return kv
+	}
+	return m.b.Op1("fake_quant", ir.A("to", ir.F8E4M3, "block", kvBlock, "floor", 1e-4, "dims", m.HeadDim-m.RopeDim), kv)
+}
+
+// attention is one attention sublayer on the normalised x [T,D].
+//
+// A token sees three row sets: window positions still in the ring, window
+// positions of this step, and compressed entries. The ring is written after its
+// last read; compressed entries are written first, since a token sees the entry
+// that it closes.
+func (m *model) attention(x *ir.Value, prefix string, ratio int) *ir.Value {
+	b, p := m.b, prefix+".attn."
+	tables := m.ropeTables(ratio)
+	here := m.at(tables, m.in.pos)
+
+	qr := m.norm(m.linear8(x, p+"wq_a", m.QRank), p+"q_norm")
+	q := b.Reshape(m.linear8(qr, p+"wq_b", m.Heads*m.HeadDim), m.t, ir.Int(m.Heads), ir.Int(m.HeadDim))
+	q = m.rope(b.Op1("head_rms_norm", ir.A("eps", m.Eps), q), here, false)
+	kv := m.norm(m.linear8(x, p+"wkv", m.HeadDim), p+"kv_norm")
+	kv = m.roundKV(m.rope(kv, here, false))
+
+	window := b.State(prefix+".window", ir.T(ir.BF16, m.ringPool.Mul(ir.Int(m.rings.Window)), ir.Int(m.HeadDim)))
+	rows := b.Op("history_rows", ir.A("span", m.Window, "size", m.rings.Window), b.Iota(0, m.t), m.in.pos, m.in.req, m.in.ring)
+	sets := []*ir.Value{window, rows[0], kv, rows[1]}
+	if ratio > 0 {
+		pool, picked := m.compressed(x, qr, prefix, ratio, tables, here)
+		sets = append(sets, pool, picked)
+	}
+	o := b.Op1("sparse_attention", ir.A("scale", ir.AttentionScale(m.HeadDim)), append([]*ir.Value{q, m.f32(p+"attn_sink", m.Heads)}, sets...)...)
+	b.Update(window, b.Op1("scatter_rows", nil, window, m.in.windowSlots, kv))
+	return m.outProjection(m.rope(o, here, true), p)
+}
+
+// outProjection is the grouped low-rank output: wo_a per head group, dequantised
+// to bf16 and applied to the unquantised input, then wo_b.
+func (m *model) outProjection(o *ir.Value, p string) *ir.Value {
+	b, g := m.b, m.OGroups
+	k := m.Heads * m.HeadDim / g
+	wa := b.Op1("dequantize", ir.A("to", ir.BF16), m.fp8(p+"wo_a", g*m.ORank, k))
+	wa = b.Reshape(wa, ir.Int(g), ir.Int(m.ORank), ir.Int(k))
+	z := b.Op1("grouped_linear", nil, b.Reshape(o, m.t, ir.Int(g), ir.Int(k)), wa)
+	return m.linear8(b.Reshape(z, m.t, ir.Int(g*m.ORank)), p+"wo_b", m.Hidden)
+}
+
+// compressed makes this step's new entries, writes them, and returns the pool
+// with the rows that each token sees: all entries for ratio 128, the indexer's
+// choice for ratio 4.
+func (m *model) compressed(x, qr *ir.Value, prefix string, ratio int, tables, here rotary) (pool, rows *ir.Value) {
+	b := m.b
+	pool = m.compressor(x, prefix, prefix+".attn.compressor", "", ratio, m.HeadDim, tables, m.roundKV)
+	seen := b.Op1("entry_rows", ir.A("ratio", ratio, "per_page", PageTokens/ratio), m.in.pos, m.in.req, m.in.pages)
+	if ratio != 4 {
+		return pool, seen
+	}
+	p := prefix + ".attn.indexer."
+	keys := m.compressor(x, prefix, p+"compressor", "index_", ratio, m.IndexDim, tables, m.indexVector)
+	q := b.Reshape(m.linear8(qr, p+"wq_b", m.IndexHeads*m.IndexDim), m.t, ir.Int(m.IndexHeads), ir.Int(m.IndexDim))
+	q = m.indexVector(m.rope(q, here, false))
+	w := b.Op1("linear", nil, x, m.bf16(p+"weights_proj", m.IndexHeads, m.Hidden))
+	w = b.Cast(b.Bin("mul", b.Cast(w, ir.F32), b.F(ir.IndexerScale(m.IndexHeads, m.IndexDim))), ir.BF16)
+	scores := b.Op1("indexer_scores", nil, q, w, keys, seen)
+	cols := b.Op1("topk", ir.A("k", m.IndexTopK), scores)
+	return pool, b.Op1("take_along", ir.A("fill", -1.0), seen, cols)
+}
+
+// indexVector is what the indexer compares: Hadamard-rotated, rounded to e2m1.
+func (m *model) indexVector(v *ir.Value) *ir.Value {
+	v = m.b.Op1("hadamard", nil, v)
+	if m.o.Numerics != Production {
+		return v
+	}
+	return m.b.Op1("fake_quant", ir.A("to", ir.F4E2M1, "block", indexBlock, "floor", 6*0x1p-126, "dims", m.IndexDim), v)
+}
+
+// compressor keeps per-token projections in a ring, pools each closed group into
+// an entry of width d, and returns the entry pool with the new entries written.
+func (m *model) compressor(x *ir.Value, prefix, weights, kind string, ratio, d int, tables rotary, finish func(*ir.Value) *ir.Value) *ir.Value {
+	b, in := m.b, m.in.group[ratio]
+	overlap, ring, span := ratio == 4, m.rings.C128, ratio
+	width := d
+	if overlap {
+		ring, span, width = m.rings.C4, 2*ratio, 2*d
+	}
+	k := b.Op1("linear", ir.A("to", ir.F32), x, m.bf16(weights+".wkv", width, m.Hidden))
+	g := b.Op1("linear", ir.A("to", ir.F32), x, m.bf16(weights+".wgate", width, m.Hidden))
+	slot := b.Bin("mod", m.in.pos, b.I(ratio))
+	g = b.Bin("add", g, b.Op1("gather_rows", nil, m.f32(weights+".ape", ratio, width), slot))
+
+	stateType := ir.T(ir.F32, m.ringPool.Mul(ir.Int(ring)), ir.Int(width))
+	kState, gState := b.State(prefix+"."+kind+"comp_k", stateType), b.State(prefix+"."+kind+"comp_g", stateType)
+	members := b.Op("history_rows", ir.A("span", span, "size", ring), in.close, m.in.pos, m.in.req, m.in.ring)
+	v := b.Op1("compress", ir.A("overlap", overlap), kState, gState, k, g, members[0], members[1])
+	b.Update(kState, b.Op1("scatter_rows", nil, kState, in.slots, k))
+	b.Update(gState, b.Op1("scatter_rows", nil, gState, in.slots, g))
+
+	v = m.norm(v, weights+".norm")
+	start := b.Op1("group_start", ir.A("ratio", ratio), in.close, m.in.pos)
+	v = finish(m.rope(v, m.at(tables, start), false))
+	pool := b.State(fmt.Sprintf("%s.%sentries", prefix, kind), ir.T(ir.BF16, m.pagePool.Mul(ir.Int(PageTokens/ratio)), ir.Int(d)))
+	written := b.Op1("scatter_rows", nil, pool, in.entrySlots, v)
+	b.Update(pool, written)
+	return written
+}
