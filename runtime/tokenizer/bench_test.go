@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -40,11 +41,13 @@ func goSource(tb testing.TB, n int) string {
 	return ""
 }
 
+// benchmarkEncode starts every round with an empty word cache, as the first call in a program does.
 func benchmarkEncode(b *testing.B, file, text string) {
 	tok := mustLoad(b, file)
 	b.SetBytes(int64(len(text)))
 	b.ReportAllocs()
 	for b.Loop() {
+		tok.encoders = sync.Pool{New: tok.encoders.New}
 		tok.Encode(text)
 	}
 }
@@ -53,6 +56,19 @@ func BenchmarkEncode1MB(b *testing.B) {
 	text := goSource(b, 1_000_000)
 	b.Run("tiny", func(b *testing.B) { benchmarkEncode(b, tinyFile, text) })
 	b.Run("dsv4-style", func(b *testing.B) { benchmarkEncode(b, styledFile, text) })
+}
+
+// BenchmarkSplitRegexp1MB measures patterns without a hand-written matcher, here one that has one.
+func BenchmarkSplitRegexp1MB(b *testing.B) {
+	text := goSource(b, 1_000_000)
+	re, err := compilePattern(patternDeepSeek)
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.SetBytes(int64(len(text)))
+	for b.Loop() {
+		regexpSplitter(re)(text, func(string) {})
+	}
 }
 
 // BenchmarkEncodeWord1MB is the worst case for the merge queue: one word of a million letters, none of it cached.

@@ -46,6 +46,7 @@ func compilePattern(pattern string) (*regexp2.Regexp, error) {
 const (
 	maxNesting = 20      // groups within groups
 	maxRepeat  = 100_000 // Oniguruma's own limit for {n,m}
+	maxOutput  = 1 << 20 // bytes of translated pattern; a \p{L} is some ten thousand of them
 )
 
 type translator struct {
@@ -153,6 +154,9 @@ func (t *translator) term(depth int) (least int, err error) {
 		return 0, t.refuse("class matches nothing")
 	}
 	writeSet(&t.out, set)
+	if t.out.Len() > maxOutput {
+		return 0, t.refuse("too many large classes")
+	}
 	return t.quantifier()
 }
 

@@ -1,0 +1,3 @@
+// Package passes holds Kiln's graph passes: one table (table.go), one file per
+// pass, its tests beside it as text.
+package passes

@@ -1,0 +1,208 @@
+package passes
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/kiln-project/kiln/ir"
+)
+
+// PackGraph is the name of the pack graph; packed weights are named
+// PackedPrefix + the weight they come from.
+const (
+	PackGraph    = "pack"
+	PackedPrefix = "packed."
+)
+
+// hoistPack moves weight-only values into the pack graph. A value is hoisted
+// where something that is not weight-only uses it, if its expression contains a
+// weight: tables made from attributes alone stay. Equal expressions, in any
+// entry, are packed once.
+func hoistPack(m *Module) error {
+	h := &hoister{
+		pack:  ir.NewBuilder(PackGraph),
+		names: map[string]string{}, taken: map[string]bool{},
+	}
+	hoisted := false
+	for i, g := range m.Entries {
+		if i == 0 {
+			h.pack = ir.NewBuilder(PackGraph, g.Meta...)
+		}
+		out, any, err := h.entry(g)
+		if err != nil {
+			return err
+		}
+		m.Entries[i] = out
+		hoisted = hoisted || any
+	}
+	if !hoisted {
+		return nil
+	}
+	pack, err := h.pack.Finish()
+	m.Pack = pack
+	return err
+}
+
+type hoister struct {
+	pack  *ir.Builder
+	names map[string]string // expression -> packed weight
+	taken map[string]bool
+}
+
+// expr describes a weight-only value.
+type expr struct {
+	key    string
+	weight string // the weights in it, joined; "" for tables
+	value  *ir.Value
+}
+
+func (h *hoister) entry(g *ir.Graph) (*ir.Graph, bool, error) {
+	b := ir.NewBuilder(g.Name, g.Meta...)
+	for _, s := range g.Syms {
+		b.Sym(s)
+	}
+	for _, l := range g.Lets {
+		b.Let(l.Name, l.Dim)
+	}
+	moved := map[*ir.Value]*ir.Value{}
+	for _, v := range g.Inputs {
+		moved[v] = b.Input(v.Name, v.Type)
+	}
+	for _, v := range g.States {
+		moved[v] = b.State(v.Name, v.Type)
+	}
+	exprs := map[*ir.Value]expr{}
+	for _, w := range g.Weights {
+		exprs[w] = expr{key: w.String() + ":" + w.Type.String(), weight: w.Name, value: w}
+	}
+
+	any := false
+	// get is v in the new graph; a weight-only value is packed or rebuilt there.
+	var get func(v *ir.Value) *ir.Value
+	get = func(v *ir.Value) *ir.Value {
+		if n, ok := moved[v]; ok {
+			return n
+		}
+		e := exprs[v]
+		var n *ir.Value
+		switch {
+		case v.Kind == ir.WeightValue:
+			n = b.Weight(v.Name, v.Type)
+		case e.weight != "":
+			any = true
+			n = b.Weight(h.packed(e), v.Type)
+		default:
+			rebuild(b, v, get, moved)
+			n = moved[v]
+		}
+		moved[v] = n
+		return n
+	}
+	for _, op := range g.Ops {
+		if e, ok := weightOnly(op, exprs); ok {
+			for i, r := range op.Results {
+				e.key, e.value = fmt.Sprintf("%s#%d", e.key, i), r
+				exprs[r] = e
+			}
+			continue
+		}
+		args := make([]*ir.Value, len(op.Args))
+		for i, a := range op.Args {
+			args[i] = get(a)
+		}
+		b.At(op.Loc)
+		for i, r := range b.Op(op.Def.Name, op.Attrs, args...) {
+			moved[op.Results[i]] = r
+		}
+		if err := b.Err(); err != nil {
+			return nil, false, err
+		}
+	}
+	for _, o := range g.Outputs {
+		b.Output(o.Name, get(o.Value))
+	}
+	for _, u := range g.Updates {
+		b.Update(get(u.State), get(u.Value))
+	}
+	out, err := b.Finish()
+	return out, any, err
+}
+
+// weightOnly describes op if all its operands are weight-only.
+func weightOnly(op *ir.Op, exprs map[*ir.Value]expr) (expr, bool) {
+	var key strings.Builder
+	key.WriteString(op.Def.Name)
+	for _, a := range op.Attrs {
+		fmt.Fprintf(&key, " %s=%v", a.Key, a.Val)
+	}
+	weight := ""
+	for _, a := range op.Args {
+		e, ok := exprs[a]
+		if !ok {
+			return expr{}, false
+		}
+		key.WriteString(" (" + e.key + ")")
+		switch {
+		case e.weight == "" || e.weight == weight:
+		case weight == "":
+			weight = e.weight
+		default:
+			weight += "+" + e.weight
+		}
+	}
+	if dependsOnSymbols(op) {
+		return expr{}, false
+	}
+	return expr{key: key.String(), weight: weight}, true
+}
+
+// dependsOnSymbols reports whether an extent is unbound: the value is not the
+// same for every step then.
+func dependsOnSymbols(op *ir.Op) bool {
+	for _, r := range op.Results {
+		if _, ok := r.Type.Size(); !ok {
+			return true
+		}
+	}
+	return false
+}
+
+// packed returns the packed weight that holds e, building it on first use.
+func (h *hoister) packed(e expr) string {
+	if name, ok := h.names[e.key]; ok {
+		return name
+	}
+	base := PackedPrefix + strings.NewReplacer("*", "all", "+", ".and.").Replace(e.weight)
+	name := base
+	for i := 1; h.taken[name]; i++ {
+		name = fmt.Sprintf("%s.%d", base, i)
+	}
+	h.names[e.key], h.taken[name] = name, true
+	local := map[*ir.Value]*ir.Value{}
+	var get func(v *ir.Value) *ir.Value
+	get = func(v *ir.Value) *ir.Value {
+		if n, ok := local[v]; ok {
+			return n
+		}
+		if v.Kind == ir.WeightValue {
+			local[v] = h.pack.Weight(v.Name, v.Type)
+		} else {
+			rebuild(h.pack, v, get, local)
+		}
+		return local[v]
+	}
+	h.pack.Output(name, get(e.value))
+	return name
+}
+
+// rebuild repeats the op that defines v in another graph.
+func rebuild(b *ir.Builder, v *ir.Value, get func(*ir.Value) *ir.Value, into map[*ir.Value]*ir.Value) {
+	args := make([]*ir.Value, len(v.Op.Args))
+	for i, a := range v.Op.Args {
+		args[i] = get(a)
+	}
+	b.At(v.Op.Loc)
+	for i, r := range b.Op(v.Op.Def.Name, v.Op.Attrs, args...) {
+		into[v.Op.Results[i]] = r
+	}
+}

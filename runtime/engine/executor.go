@@ -1,0 +1,18 @@
+package engine
+
+import "github.com/kiln-project/kiln/ir/eval"
+
+// Tensors are named values.
+type Tensors map[string]*eval.Tensor
+
+// Executor runs the entries of one model with its weights bound.
+type Executor interface {
+	// Device names what computes, for reports.
+	Device() string
+	// Run evaluates an entry with its symbols bound. State pools are updated in
+	// place; after an error their content is undefined.
+	Run(entry string, bind map[string]int, inputs, state Tensors) (Tensors, error)
+	// NewState makes zeroed pools for an entry, with the symbols of its state
+	// types bound.
+	NewState(entry string, bind map[string]int) (Tensors, error)
+}

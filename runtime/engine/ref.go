@@ -1,0 +1,108 @@
+package engine
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/kiln-project/kiln/ir"
+	"github.com/kiln-project/kiln/ir/eval"
+)
+
+// Ref is the oracle as an Executor: it evaluates the graphs themselves.
+type Ref struct {
+	entries  map[string]*ir.Graph
+	consts   *eval.Consts
+	programs map[string]*eval.Program
+}
+
+// NewRef binds weights: it evaluates the pack graph once (nil if there is
+// none), whose outputs are the entries' packed weights.
+func NewRef(entries []*ir.Graph, pack *ir.Graph, weights eval.WeightSource) (*Ref, error) {
+	src := &packedSource{base: weights}
+	if pack != nil {
+		p, err := eval.Compile(pack, eval.NewConsts(weights))
+		if err != nil {
+			return nil, err
+		}
+		if src.packed, err = p.Run(nil, nil); err != nil {
+			return nil, err
+		}
+	}
+	r := &Ref{entries: map[string]*ir.Graph{}, consts: eval.NewConsts(src), programs: map[string]*eval.Program{}}
+	for _, g := range entries {
+		r.entries[g.Name] = g
+	}
+	return r, nil
+}
+
+// packedSource serves packed weights before the checkpoint's own.
+type packedSource struct {
+	packed map[string]*eval.Tensor
+	base   eval.WeightSource
+}
+
+func (s *packedSource) Weight(name string, t ir.Type) (*eval.Tensor, error) {
+	if p, ok := s.packed[name]; ok {
+		return p, nil
+	}
+	return s.base.Weight(name, t)
+}
+
+// Device implements Executor.
+func (r *Ref) Device() string { return "ref" }
+
+func (r *Ref) graph(entry string) (*ir.Graph, error) {
+	g, ok := r.entries[entry]
+	if !ok {
+		return nil, fmt.Errorf("no entry %q: have %v", entry, slices.Sorted(maps.Keys(r.entries)))
+	}
+	return g, nil
+}
+
+// Run implements Executor. Each binding is compiled once.
+func (r *Ref) Run(entry string, bind map[string]int, inputs, state Tensors) (Tensors, error) {
+	key := entry
+	for _, s := range slices.Sorted(maps.Keys(bind)) {
+		key += fmt.Sprintf(" %s=%d", s, bind[s])
+	}
+	p := r.programs[key]
+	if p == nil {
+		g, err := r.graph(entry)
+		if err != nil {
+			return nil, err
+		}
+		bound, err := ir.Bind(g, bind)
+		if err != nil {
+			return nil, err
+		}
+		if p, err = eval.Compile(bound, r.consts); err != nil {
+			return nil, err
+		}
+		r.programs[key] = p
+	}
+	return p.Run(inputs, state)
+}
+
+// NewState implements Executor.
+func (r *Ref) NewState(entry string, bind map[string]int) (Tensors, error) {
+	g, err := r.graph(entry)
+	if err != nil {
+		return nil, err
+	}
+	env := map[string]ir.Dim{}
+	for s, n := range bind {
+		env[s] = ir.Int(n)
+	}
+	state := Tensors{}
+	for _, s := range g.States {
+		dims := make([]ir.Dim, s.Type.Rank())
+		for i, d := range s.Type.Dims {
+			dims[i] = d.Subst(env)
+		}
+		if state[s.Name], err = eval.New(s.Type.With(dims...)); err != nil {
+			return nil, fmt.Errorf("state %s: %w", s, err)
+		}
+	}
+	return state, nil
+}
