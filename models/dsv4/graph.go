@@ -2,6 +2,8 @@ package dsv4
 
 import (
 	"fmt"
+	"slices"
+	"strconv"
 
 	"github.com/kiln-project/kiln/ir"
 )
@@ -90,21 +92,14 @@ func (o Options) RingSizes(c *Config) Rings {
 // draft takes h [T,C,D] as well, the last main layer's output at the same
 // positions, and ids are the tokens at the positions that follow.
 func Build(c *Config, entry Entry, o Options) (*ir.Graph, error) {
-	if _, err := ParseNumerics(string(o.Numerics)); err != nil {
-		return nil, err
-	}
-	if o.MaxDraft < 0 {
-		return nil, fmt.Errorf("MaxDraft is %d, want at least 0", o.MaxDraft)
-	}
 	if entry == Draft && c.NextN == 0 {
 		return nil, fmt.Errorf("entry draft: the model has no MTP block (num_nextn_predict_layers is 0)")
 	}
-	m := &model{
-		Config: c, o: o, rings: o.RingSizes(c),
-		b: ir.NewBuilder(string(entry),
-			ir.Meta{Key: "model", Val: "deepseek_v4"}, ir.Meta{Key: "numerics", Val: string(o.Numerics)}),
+	m, err := newModel(c, string(entry), o)
+	if err != nil {
+		return nil, err
 	}
-	if err := m.symbols(entry); err != nil {
+	if err := m.symbols(entry, m.ratiosOf(entry)); err != nil {
 		return nil, err
 	}
 	if entry == Draft {
@@ -112,6 +107,33 @@ func Build(c *Config, entry Entry, o Options) (*ir.Graph, error) {
 	} else {
 		m.step()
 	}
+	return m.finish()
+}
+
+// newModel checks the options and starts a graph.
+func newModel(c *Config, name string, o Options) (*model, error) {
+	if _, err := ParseNumerics(string(o.Numerics)); err != nil {
+		return nil, err
+	}
+	if o.MaxDraft < 0 {
+		return nil, fmt.Errorf("MaxDraft is %d, want at least 0", o.MaxDraft)
+	}
+	rings := o.RingSizes(c)
+	meta := []ir.Meta{{Key: "model", Val: "deepseek_v4"}, {Key: "numerics", Val: string(o.Numerics)}}
+	// What a runtime must know to fill the index inputs (engine.LayoutOf).
+	for _, n := range []struct {
+		key string
+		val int
+	}{
+		{"vocab", c.Vocab}, {"max_positions", c.MaxPositions}, {"page_tokens", PageTokens},
+		{"window_ring", rings.Window}, {"c4_ring", rings.C4}, {"c128_ring", rings.C128},
+	} {
+		meta = append(meta, ir.Meta{Key: n.key, Val: strconv.Itoa(n.val)})
+	}
+	return &model{Config: c, o: o, rings: rings, b: ir.NewBuilder(name, meta...)}, nil
+}
+
+func (m *model) finish() (*ir.Graph, error) {
 	g, err := m.b.Finish()
 	if err != nil {
 		return nil, fmt.Errorf("models/dsv4: %w", err)
@@ -127,21 +149,11 @@ type model struct {
 	b     *ir.Builder
 
 	t, reqs, outs, pages, ringPool, pagePool ir.Dim
-	in                                       stepInputs
+	closed                                   map[int]ir.Dim // groups that a step can close, by ratio
 }
 
-// stepInputs are the values that every layer reads.
-type stepInputs struct {
-	ids, pos, req, out, ring, pages *ir.Value
-	windowSlots                     *ir.Value
-	group                           map[int]*groupInputs // by compression ratio
-}
-
-type groupInputs struct {
-	slots, close, entrySlots *ir.Value
-}
-
-func (m *model) symbols(entry Entry) error {
+// symbols declares an entry's symbols; ratios are those of its layers.
+func (m *model) symbols(entry Entry, ratios []int) error {
 	b := m.b
 	switch entry {
 	case Prefill, Draft:
@@ -157,54 +169,57 @@ func (m *model) symbols(entry Entry) error {
 		return fmt.Errorf("unknown entry %q: want one of %v", entry, Entries)
 	}
 	m.ringPool = b.Sym("R")
-	ratios := m.usedRatios(entry)
-	if len(ratios) > 0 {
-		m.pages, m.pagePool = b.Sym("P"), b.Sym("N")
-	}
-
-	i32 := func(name string, dims ...ir.Dim) *ir.Value { return b.Input(name, ir.T(ir.I32, dims...)) }
-	in := stepInputs{group: map[int]*groupInputs{}}
-	in.ids, in.pos, in.req = i32("ids", m.t), i32("pos", m.t), i32("req", m.t)
-	in.out, in.ring = i32("out", m.outs), i32("ring", m.reqs)
-	if len(ratios) > 0 {
-		in.pages = i32("pages", m.reqs, m.pages)
-	}
-	in.windowSlots = i32("window_slots", m.t)
-	for _, r := range ratios {
-		closed := b.Let(fmt.Sprintf("E%d", r), m.t.Div(r).Add(m.reqs))
-		in.group[r] = &groupInputs{
-			slots:      i32(fmt.Sprintf("c%d_slots", r), m.t),
-			close:      i32(fmt.Sprintf("c%d_close", r), closed),
-			entrySlots: i32(fmt.Sprintf("c%d_entry_slots", r), closed),
+	m.closed = map[int]ir.Dim{}
+	for _, r := range []int{4, 128} {
+		if slices.Contains(ratios, r) {
+			m.closed[r] = b.Let(fmt.Sprintf("E%d", r), m.t.Div(r).Add(m.reqs))
 		}
 	}
-	m.in = in
+	if len(m.closed) > 0 {
+		m.pages, m.pagePool = b.Sym("P"), b.Sym("N")
+	}
 	return nil
 }
 
-// usedRatios lists the compression ratios that the entry's layers use.
-func (m *model) usedRatios(entry Entry) []int {
-	layers := m.Ratios[:m.Layers]
+// ratiosOf are the compression ratios of an entry's layers.
+func (m *model) ratiosOf(entry Entry) []int {
 	if entry == Draft {
-		layers = m.Ratios[m.Layers:]
+		return m.Ratios[m.Layers:]
 	}
-	var out []int
-	for _, want := range []int{4, 128} {
-		for _, r := range layers {
-			if r == want {
-				out = append(out, r)
-				break
-			}
-		}
-	}
-	return out
+	return m.Ratios[:m.Layers]
+}
+
+// The index inputs; each is declared where it is first used.
+
+func (m *model) index(name string, dims ...ir.Dim) *ir.Value {
+	return m.b.Input(name, ir.T(ir.I32, dims...))
+}
+
+func (m *model) ids() *ir.Value         { return m.index("ids", m.t) }
+func (m *model) pos() *ir.Value         { return m.index("pos", m.t) }
+func (m *model) req() *ir.Value         { return m.index("req", m.t) }
+func (m *model) out() *ir.Value         { return m.index("out", m.outs) }
+func (m *model) ring() *ir.Value        { return m.index("ring", m.reqs) }
+func (m *model) pageTable() *ir.Value   { return m.index("pages", m.reqs, m.pages) }
+func (m *model) windowSlots() *ir.Value { return m.index("window_slots", m.t) }
+
+func (m *model) stateSlots(ratio int) *ir.Value {
+	return m.index(fmt.Sprintf("c%d_slots", ratio), m.t)
+}
+
+func (m *model) closeRows(ratio int) *ir.Value {
+	return m.index(fmt.Sprintf("c%d_close", ratio), m.closed[ratio])
+}
+
+func (m *model) entrySlots(ratio int) *ir.Value {
+	return m.index(fmt.Sprintf("c%d_entry_slots", ratio), m.closed[ratio])
 }
 
 // step is the main model: token rows in, logits of the wanted rows out.
 func (m *model) step() {
 	b := m.b
 	b.At("embed")
-	e := b.Op1("gather_rows", nil, m.bf16("embed", m.Vocab, m.Hidden), m.in.ids)
+	e := b.Op1("gather_rows", nil, m.bf16("embed", m.Vocab, m.Hidden), m.ids())
 	h := b.Broadcast(b.Reshape(e, m.t, ir.Int(1), ir.Int(m.Hidden)), m.t, ir.Int(m.HC), ir.Int(m.Hidden))
 	for i := range m.Layers {
 		h = m.block(h, fmt.Sprintf("layers.%d", i), i)
@@ -222,7 +237,7 @@ func (m *model) step() {
 // head turns the streams of the wanted rows into f32 logits [O,V].
 func (m *model) head(h *ir.Value, hc, norm string) *ir.Value {
 	b := m.b
-	rows := b.Op1("gather_rows", nil, h, m.in.out)
+	rows := b.Op1("gather_rows", nil, h, m.out())
 	y := b.Op1("hc_head", ir.A("eps", m.HCEps, "norm_eps", m.Eps), rows,
 		m.f32(hc+"_fn", m.HC, m.HC*m.Hidden), m.f32(hc+"_scale", 1), m.f32(hc+"_base", m.HC))
 	y = m.norm(y, norm)

@@ -47,7 +47,7 @@ func (m *model) roundKV(kv *ir.Value) *ir.Value {
 func (m *model) attention(x *ir.Value, prefix string, ratio int) *ir.Value {
 	b, p := m.b, prefix+".attn."
 	tables := m.ropeTables(ratio)
-	here := m.at(tables, m.in.pos)
+	here := m.at(tables, m.pos())
 
 	qr := m.norm(m.linear8(x, p+"wq_a", m.QRank), p+"q_norm")
 	q := b.Reshape(m.linear8(qr, p+"wq_b", m.Heads*m.HeadDim), m.t, ir.Int(m.Heads), ir.Int(m.HeadDim))
@@ -56,14 +56,14 @@ func (m *model) attention(x *ir.Value, prefix string, ratio int) *ir.Value {
 	kv = m.roundKV(m.rope(kv, here, false))
 
 	window := b.State(prefix+".window", ir.T(ir.BF16, m.ringPool.Mul(ir.Int(m.rings.Window)), ir.Int(m.HeadDim)))
-	rows := b.Op("history_rows", ir.A("span", m.Window, "size", m.rings.Window), b.Iota(0, m.t), m.in.pos, m.in.req, m.in.ring)
+	rows := b.Op("history_rows", ir.A("span", m.Window, "size", m.rings.Window), b.Iota(0, m.t), m.pos(), m.req(), m.ring())
 	sets := []*ir.Value{window, rows[0], kv, rows[1]}
 	if ratio > 0 {
 		pool, picked := m.compressed(x, qr, prefix, ratio, tables, here)
 		sets = append(sets, pool, picked)
 	}
 	o := b.Op1("sparse_attention", ir.A("scale", ir.AttentionScale(m.HeadDim)), append([]*ir.Value{q, m.f32(p+"attn_sink", m.Heads)}, sets...)...)
-	b.Update(window, b.Op1("scatter_rows", nil, window, m.in.windowSlots, kv))
+	b.Update(window, b.Op1("scatter_rows", nil, window, m.windowSlots(), kv))
 	return m.outProjection(m.rope(o, here, true), p)
 }
 
@@ -84,7 +84,7 @@ func (m *model) outProjection(o *ir.Value, p string) *ir.Value {
 func (m *model) compressed(x, qr *ir.Value, prefix string, ratio int, tables, here rotary) (pool, rows *ir.Value) {
 	b := m.b
 	pool = m.compressor(x, prefix, prefix+".attn.compressor", "", ratio, m.HeadDim, tables, m.roundKV)
-	seen := b.Op1("entry_rows", ir.A("ratio", ratio, "per_page", PageTokens/ratio), m.in.pos, m.in.req, m.in.pages)
+	seen := b.Op1("entry_rows", ir.A("ratio", ratio, "per_page", PageTokens/ratio), m.pos(), m.req(), m.pageTable())
 	if ratio != 4 {
 		return pool, seen
 	}
@@ -111,7 +111,7 @@ func (m *model) indexVector(v *ir.Value) *ir.Value {
 // compressor keeps per-token projections in a ring, pools each closed group into
 // an entry of width d, and returns the entry pool with the new entries written.
 func (m *model) compressor(x *ir.Value, prefix, weights, kind string, ratio, d int, tables rotary, finish func(*ir.Value) *ir.Value) *ir.Value {
-	b, in := m.b, m.in.group[ratio]
+	b := m.b
 	overlap, ring, span := ratio == 4, m.rings.C128, ratio
 	width := d
 	if overlap {
@@ -119,21 +119,21 @@ func (m *model) compressor(x *ir.Value, prefix, weights, kind string, ratio, d i
 	}
 	k := b.Op1("linear", ir.A("to", ir.F32), x, m.bf16(weights+".wkv", width, m.Hidden))
 	g := b.Op1("linear", ir.A("to", ir.F32), x, m.bf16(weights+".wgate", width, m.Hidden))
-	slot := b.Bin("mod", m.in.pos, b.I(ratio))
+	slot := b.Bin("mod", m.pos(), b.I(ratio))
 	g = b.Bin("add", g, b.Op1("gather_rows", nil, m.f32(weights+".ape", ratio, width), slot))
 
 	stateType := ir.T(ir.F32, m.ringPool.Mul(ir.Int(ring)), ir.Int(width))
 	kState, gState := b.State(prefix+"."+kind+"comp_k", stateType), b.State(prefix+"."+kind+"comp_g", stateType)
-	members := b.Op("history_rows", ir.A("span", span, "size", ring), in.close, m.in.pos, m.in.req, m.in.ring)
+	members := b.Op("history_rows", ir.A("span", span, "size", ring), m.closeRows(ratio), m.pos(), m.req(), m.ring())
 	v := b.Op1("compress", ir.A("overlap", overlap), kState, gState, k, g, members[0], members[1])
-	b.Update(kState, b.Op1("scatter_rows", nil, kState, in.slots, k))
-	b.Update(gState, b.Op1("scatter_rows", nil, gState, in.slots, g))
+	b.Update(kState, b.Op1("scatter_rows", nil, kState, m.stateSlots(ratio), k))
+	b.Update(gState, b.Op1("scatter_rows", nil, gState, m.stateSlots(ratio), g))
 
 	v = m.norm(v, weights+".norm")
-	start := b.Op1("group_start", ir.A("ratio", ratio), in.close, m.in.pos)
+	start := b.Op1("group_start", ir.A("ratio", ratio), m.closeRows(ratio), m.pos())
 	v = finish(m.rope(v, m.at(tables, start), false))
 	pool := b.State(fmt.Sprintf("%s.%sentries", prefix, kind), ir.T(ir.BF16, m.pagePool.Mul(ir.Int(PageTokens/ratio)), ir.Int(d)))
-	written := b.Op1("scatter_rows", nil, pool, in.entrySlots, v)
+	written := b.Op1("scatter_rows", nil, pool, m.entrySlots(ratio), v)
 	b.Update(pool, written)
 	return written
 }

@@ -11,7 +11,7 @@ func (m *model) moe(x *ir.Value, p string, hash bool) *ir.Value {
 	var gate []*ir.Value
 	if hash {
 		table := b.Weight(p+".gate.tid2eid", ir.T(ir.I64, ir.Int(m.Vocab), ir.Int(m.TopK)))
-		gate = b.Op("hash_gate", route, x, gateW, table, m.in.ids)
+		gate = b.Op("hash_gate", route, x, gateW, table, m.ids())
 	} else {
 		gate = b.Op("gate", route, x, gateW, m.f32(p+".gate.bias", m.Experts))
 	}

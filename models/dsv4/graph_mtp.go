@@ -12,7 +12,7 @@ func (m *model) draft() {
 	h := b.Input("h", ir.T(ir.BF16, m.t, c, d))
 
 	b.At(p + ".embed")
-	e := b.Op1("gather_rows", nil, m.bf16("embed", m.Vocab, m.Hidden), m.in.ids)
+	e := b.Op1("gather_rows", nil, m.bf16("embed", m.Vocab, m.Hidden), m.ids())
 	e = m.linear8(m.norm(e, p+".enorm"), p+".e_proj", m.Hidden)
 	rows := m.t.Mul(c)
 	hp := m.linear8(b.Reshape(m.norm(h, p+".hnorm"), rows, d), p+".h_proj", m.Hidden)

@@ -40,9 +40,9 @@ func ShapeOf(feeds []Feed) Shape {
 // noRow marks padding: it reads nothing and writes nothing.
 const noRow = -1
 
-// metadata builds every index input of a step, in full. It refuses what the
-// pools cannot hold.
-func metadata(l Layout, feeds []Feed, s Shape) (Tensors, error) {
+// Metadata builds every index input of a step (see dsv4.Build), in full. It
+// refuses what the pools cannot hold.
+func Metadata(l Layout, feeds []Feed, s Shape) (Tensors, error) {
 	need := ShapeOf(feeds)
 	if len(feeds) == 0 || need.T == 0 {
 		return nil, fmt.Errorf("a step needs at least one token")

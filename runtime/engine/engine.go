@@ -39,7 +39,7 @@ func New(exec Executor, l Layout, rings, pages int) (*Engine, error) {
 	if e.state, err = exec.NewState(entryDecode, e.pools()); err != nil {
 		return nil, err
 	}
-	if l.DraftWindow {
+	if exec.Has(entryDraft) {
 		if e.draft, err = exec.NewState(entryDraft, map[string]int{"R": rings}); err != nil {
 			return nil, err
 		}
@@ -73,7 +73,7 @@ func (e *Engine) NewSeq(i, perRequest int) (*Seq, error) {
 // outputs: logits [O,V] and hidden.N [T,C,D]. It does not advance the sequences:
 // Commit does, and not committing undoes the step.
 func (e *Engine) Step(entry string, feeds []Feed, s Shape) (Tensors, error) {
-	in, err := metadata(e.layout, feeds, s)
+	in, err := Metadata(e.layout, feeds, s)
 	if err != nil {
 		return nil, err
 	}
@@ -116,7 +116,7 @@ func (e *Engine) Draft(feeds []Feed, s Shape, h *eval.Tensor) (Tensors, error) {
 	if e.draft == nil {
 		return nil, fmt.Errorf("the model has no draft entry (no MTP block)")
 	}
-	in, err := metadata(Layout{Vocab: e.layout.Vocab, MaxPositions: e.layout.MaxPositions, Window: e.layout.Window}, feeds, s)
+	in, err := Metadata(Layout{Vocab: e.layout.Vocab, MaxPositions: e.layout.MaxPositions, Window: e.layout.Window}, feeds, s)
 	if err != nil {
 		return nil, err
 	}

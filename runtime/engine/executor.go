@@ -9,6 +9,8 @@ type Tensors map[string]*eval.Tensor
 type Executor interface {
 	// Device names what computes, for reports.
 	Device() string
+	// Has reports whether there is an entry of that name.
+	Has(entry string) bool
 	// Run evaluates an entry with its symbols bound. State pools are updated in
 	// place; after an error their content is undefined.
 	Run(entry string, bind map[string]int, inputs, state Tensors) (Tensors, error)

@@ -1,6 +1,11 @@
 package engine
 
-import "fmt"
+import (
+	"fmt"
+	"strconv"
+
+	"github.com/kiln-project/kiln/ir"
+)
 
 // Layout is what the engine must know about a model's state: the sizes that
 // turn positions into pool rows.
@@ -10,13 +15,37 @@ type Layout struct {
 	Window       int     // window ring rows per request
 	PageTokens   int     // positions per page of the compressed pools
 	Groups       []Group // one per compression ratio in use
-	DraftWindow  bool    // there is a draft entry
 }
 
 // Group is one compression ratio.
 type Group struct {
 	Ratio int // tokens per compressed entry
 	Ring  int // compressor state rows per request
+}
+
+// LayoutOf reads the layout from a main entry's attributes and inputs.
+func LayoutOf(g *ir.Graph) (Layout, error) {
+	var l Layout
+	var err error
+	number := func(key string) int {
+		n, e := strconv.Atoi(g.Get(key))
+		if e != nil && err == nil {
+			err = fmt.Errorf("graph @%s: attribute %s is %q, want a number", g.Name, key, g.Get(key))
+		}
+		return n
+	}
+	l.Vocab, l.MaxPositions = number("vocab"), number("max_positions")
+	l.Window, l.PageTokens = number("window_ring"), number("page_tokens")
+	for _, in := range g.Inputs {
+		var ratio int
+		if n, _ := fmt.Sscanf(in.Name, "c%d_close", &ratio); n == 1 && in.Name == fmt.Sprintf("c%d_close", ratio) {
+			l.Groups = append(l.Groups, Group{Ratio: ratio, Ring: number(fmt.Sprintf("c%d_ring", ratio))})
+		}
+	}
+	if err != nil {
+		return l, err
+	}
+	return l, l.check()
 }
 
 func (l Layout) check() error {

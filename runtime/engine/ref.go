@@ -52,6 +52,9 @@ func (s *packedSource) Weight(name string, t ir.Type) (*eval.Tensor, error) {
 // Device implements Executor.
 func (r *Ref) Device() string { return "ref" }
 
+// Has implements Executor.
+func (r *Ref) Has(entry string) bool { return r.entries[entry] != nil }
+
 func (r *Ref) graph(entry string) (*ir.Graph, error) {
 	g, ok := r.entries[entry]
 	if !ok {

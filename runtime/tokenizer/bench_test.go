@@ -2,10 +2,10 @@ package tokenizer
 
 import (
 	"bytes"
+	"go/build"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -15,7 +15,7 @@ import (
 // this repository, repeated as needed, if that is not installed.
 func goSource(tb testing.TB, n int) string {
 	tb.Helper()
-	for _, root := range []string{filepath.Join(runtime.GOROOT(), "src"), "../.."} {
+	for _, root := range []string{filepath.Join(build.Default.GOROOT, "src"), "../.."} {
 		var buf bytes.Buffer
 		err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 			if err != nil || d.IsDir() || !strings.HasSuffix(path, ".go") {

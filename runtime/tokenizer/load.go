@@ -22,8 +22,11 @@ import (
 //	truncation, padding  null
 //
 // Anything else is an error that names the file and the field, as are fields not known here, repeated keys, text that
-// is not UTF-8, and a vocabulary with holes or with two tokens of one id. See [compilePattern] for the accepted regular
-// expressions.
+// is not UTF-8, and a vocabulary with holes or with two tokens of one id.
+//
+// The Split patterns of the DeepSeek tokenizers have matchers of their own. Other regular expressions may use literals,
+// ".", \s \d \p{X} \P{X} with general categories, classes, alternatives, groups, look-ahead, and the greedy quantifiers
+// ? * + {n,m} on single characters or classes. The rest is refused, because it does not mean the same to every engine.
 func Load(path string) (*Tokenizer, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
@@ -51,7 +54,6 @@ type file struct {
 }
 
 type model struct {
-	kind         string
 	vocab        map[string]int32
 	merges       [][2]string
 	ignoreMerges bool

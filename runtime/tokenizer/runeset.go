@@ -42,19 +42,6 @@ func (s runeSet) not() runeSet {
 	return out
 }
 
-func (s runeSet) has(r rune) bool {
-	_, ok := slices.BinarySearchFunc(s, r, func(x runeRange, r rune) int {
-		switch {
-		case x.last < r:
-			return -1
-		case x.first > r:
-			return 1
-		}
-		return 0
-	})
-	return ok
-}
-
 // categoryNames are the general categories a pattern may name: \p{L}, \p{Lu}, ... Longer names, scripts and blocks are
 // not here because the engines spell them differently.
 var categoryNames = []string{
