@@ -2,6 +2,7 @@ package ir
 
 import (
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 )
@@ -23,7 +24,12 @@ const (
 
 var attrKindName = [...]string{"int", "float", "bool", "string", "int list", "dtype", "dim", "dim list"}
 
-func (k AttrKind) String() string { return attrKindName[k] }
+func (k AttrKind) String() string {
+	if int(k) >= len(attrKindName) {
+		return "invalid"
+	}
+	return attrKindName[k]
+}
 
 // Attr is one attribute of an op: Val has the Go type that the op table's
 // AttrDef.Kind names.
@@ -45,12 +51,36 @@ func (a Attrs) Get(key string) (any, bool) {
 	return nil, false
 }
 
-// AttrDef declares one attribute of an op. Default nil means required.
+// AttrDef declares one attribute of an op. Default nil means required. A float
+// is finite unless AnyFloat says otherwise; an int lies within 32 bits.
 type AttrDef struct {
-	Name    string
-	Kind    AttrKind
-	Default any
-	Doc     string
+	Name     string
+	Kind     AttrKind
+	Default  any
+	Doc      string
+	AnyFloat bool // infinities and NaN are allowed
+}
+
+// check reports why v is not a legal value of the attribute.
+func (d *AttrDef) check(v any) error {
+	if k, ok := kindOf(v); !ok || k != d.Kind {
+		return fmt.Errorf("%v is not a valid %s", v, d.Kind)
+	}
+	ns, _ := v.([]int)
+	switch v := v.(type) {
+	case int:
+		ns = []int{v}
+	case float64:
+		if !d.AnyFloat && (math.IsNaN(v) || math.IsInf(v, 0)) {
+			return fmt.Errorf("%v is not a finite number", v)
+		}
+	}
+	for _, n := range ns {
+		if n > maxDimValue || n < -maxDimValue {
+			return fmt.Errorf("%d is out of range", n)
+		}
+	}
+	return nil
 }
 
 // kindOf maps a Go value to the kind it can have.
@@ -120,7 +150,9 @@ func parseAttr(kind AttrKind, text string, resolve func(string) (Dim, error)) (a
 	case AttrInt:
 		v, err = strconv.Atoi(text)
 	case AttrFloat:
-		v, err = strconv.ParseFloat(text, 64)
+		if v, err = strconv.ParseFloat(text, 64); strings.ContainsAny(text, "xX_") {
+			err = fmt.Errorf("not decimal")
+		}
 	case AttrBool:
 		if text != "true" && text != "false" {
 			err = fmt.Errorf("not a bool")

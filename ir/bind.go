@@ -38,14 +38,17 @@ func Bind(g *Graph, values map[string]int) (*Graph, error) {
 	out.Syms = syms
 	for _, l := range g.Lets {
 		if d := c.dim(l.Dim); d.x != nil {
-			out.Lets = append(out.Lets, Let{l.Name, d})
+			out.Lets = append(out.Lets, Let{l.Name, d, l.Pos})
 		}
 	}
 	for _, op := range g.Ops {
 		out.Ops = append(out.Ops, c.op(op))
 	}
 	c.finish(g, out)
-	return out, Verify(out)
+	if err := Verify(out); err != nil {
+		return nil, err
+	}
+	return out, nil
 }
 
 func contains(list []string, s string) bool {
@@ -66,7 +69,7 @@ type cloner struct {
 // shell copies everything but symbols, ops, outputs and updates.
 func (c *cloner) shell(g *Graph) *Graph {
 	c.m = make(map[*Value]*Value, len(g.Weights)+2*len(g.Ops))
-	out := &Graph{Name: g.Name, Meta: append([]Meta{}, g.Meta...)}
+	out := &Graph{Name: g.Name, Meta: append([]Meta{}, g.Meta...), Pos: g.Pos}
 	copyAll := func(vs []*Value) []*Value {
 		list := make([]*Value, len(vs))
 		for i, v := range vs {
@@ -129,9 +132,9 @@ func (c *cloner) get(v *Value) *Value {
 
 func (c *cloner) finish(g, out *Graph) {
 	for _, o := range g.Outputs {
-		out.Outputs = append(out.Outputs, Output{o.Name, c.get(o.Value)})
+		out.Outputs = append(out.Outputs, Output{o.Name, c.get(o.Value), o.Pos})
 	}
 	for _, u := range g.Updates {
-		out.Updates = append(out.Updates, Update{c.get(u.State), c.get(u.Value)})
+		out.Updates = append(out.Updates, Update{c.get(u.State), c.get(u.Value), u.Pos})
 	}
 }

@@ -41,7 +41,7 @@ func (b *Builder) Sym(name string) Dim {
 
 // Let declares a derived symbol and returns its definition.
 func (b *Builder) Let(name string, d Dim) Dim {
-	b.g.Lets = append(b.g.Lets, Let{name, d})
+	b.g.Lets = append(b.g.Lets, Let{Name: name, Dim: d})
 	return d
 }
 
@@ -79,7 +79,7 @@ func (b *Builder) Op(name string, attrs Attrs, args ...*Value) []*Value {
 	d, err := Lookup(name)
 	if err != nil {
 		b.fail("%w", err)
-		return placeholders(1)
+		return placeholders(maxRank)
 	}
 	if b.err != nil {
 		return placeholders(len(d.Results))
@@ -104,22 +104,31 @@ func (b *Builder) Op1(name string, attrs Attrs, args ...*Value) *Value {
 	return b.Op(name, attrs, args...)[0]
 }
 
+// maxRank is more axes, and more results, than any op has.
+const maxRank = 16
+
+// placeholders stand for the results of an op that failed: with axes, so that
+// code which builds on them may look at any of their extents.
 func placeholders(n int) []*Value {
+	ones := make([]Dim, maxRank)
+	for i := range ones {
+		ones[i] = Int(1)
+	}
 	out := make([]*Value, n)
 	for i := range out {
-		out[i] = &Value{Type: T(F32)}
+		out[i] = &Value{Type: T(F32, ones...)}
 	}
 	return out
 }
 
 // Output names a result of the graph.
 func (b *Builder) Output(name string, v *Value) {
-	b.g.Outputs = append(b.g.Outputs, Output{name, v})
+	b.g.Outputs = append(b.g.Outputs, Output{Name: name, Value: v})
 }
 
 // Update binds the new value of a state pool.
 func (b *Builder) Update(state, v *Value) {
-	b.g.Updates = append(b.g.Updates, Update{state, v})
+	b.g.Updates = append(b.g.Updates, Update{State: state, Value: v})
 }
 
 // Finish verifies the graph and returns it.

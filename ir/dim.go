@@ -3,6 +3,8 @@ package ir
 import (
 	"fmt"
 	"math"
+	"math/bits"
+	"slices"
 	"sort"
 	"strconv"
 	"strings"
@@ -13,6 +15,10 @@ import (
 // multiples of products of symbols and floor divisions), so two dims are equal
 // exactly when their normal forms are; Equal compares nothing else. The zero
 // value is the integer 0, which is never a legal extent.
+//
+// Arithmetic is exact or gives the dim "?": a number beyond 2^62, an expression
+// beyond the limits below, a division by less than 1. Like NaN, "?" stays "?",
+// equals nothing, itself included, and is no legal extent.
 type Dim struct {
 	n int64 // the constant summand
 	x *dimExpr
@@ -30,7 +36,7 @@ type dimTerm struct {
 	key   string // product of the atoms' texts, sorted
 }
 
-// dimAtom is a symbol, or the floor of num/den.
+// dimAtom is a symbol (den is 0), or the floor of num/den.
 type dimAtom struct {
 	sym string
 	num Dim
@@ -38,8 +44,41 @@ type dimAtom struct {
 	key string
 }
 
+// Limits on expressions, far beyond any real graph: what hostile text may cost.
+const (
+	maxDimValue = math.MaxInt32 // of an extent, and of every number in text
+	maxDimTerms = 64
+	maxDimDepth = 64   // of parentheses
+	maxDimText  = 4096 // bytes of the canonical text
+	maxDimInt   = 1 << 62
+)
+
+// outOfRange is the expression of the dim "?".
+var outOfRange = &dimExpr{key: "?"}
+
+// exactDim is n, or "?" if it is beyond the limits.
+func exactDim(n int64) Dim {
+	if n > maxDimInt || n < -maxDimInt {
+		return Dim{x: outOfRange}
+	}
+	return Dim{n: n}
+}
+
+// mulInt is a*b of numbers within the limits; if the product is beyond them, so
+// is the result, without overflow.
+func mulInt(a, b int64) int64 {
+	hi, lo := bits.Mul64(uint64(max(a, -a)), uint64(max(b, -b)))
+	switch {
+	case hi != 0 || lo > maxDimInt:
+		return math.MaxInt64
+	case (a < 0) != (b < 0):
+		return -int64(lo)
+	}
+	return int64(lo)
+}
+
 // Int is the constant dim n.
-func Int(n int) Dim { return Dim{n: int64(n)} }
+func Int(n int) Dim { return exactDim(int64(n)) }
 
 // Sym is the dim that stands for the declared symbol name.
 func Sym(name string) Dim {
@@ -48,13 +87,22 @@ func Sym(name string) Dim {
 
 func newDim(n int64, terms []dimTerm) Dim {
 	kept := terms[:0:0]
+	text := 0
 	for _, t := range terms {
+		if t.outOfRange() {
+			return Dim{x: outOfRange}
+		}
 		if t.coef != 0 {
 			kept = append(kept, t)
+			text += len(t.key)
 		}
 	}
-	if len(kept) == 0 {
-		return Dim{n: n}
+	if len(kept) > maxDimTerms || text > maxDimText {
+		return Dim{x: outOfRange}
+	}
+	d := exactDim(n)
+	if len(kept) == 0 || d.x != nil {
+		return d
 	}
 	sort.Slice(kept, func(i, j int) bool { return kept[i].key < kept[j].key })
 	var b strings.Builder
@@ -75,12 +123,30 @@ func newDim(n int64, terms []dimTerm) Dim {
 			b.WriteByte('*')
 		}
 		text := t.key
-		if c == 1 && len(t.atoms) == 1 && t.atoms[0].sym == "" {
+		if c == 1 && len(t.atoms) == 1 && t.atoms[0].den != 0 {
 			text = text[1 : len(text)-1] // a division alone needs no parentheses
 		}
 		b.WriteString(text)
 	}
-	return Dim{n: n, x: &dimExpr{terms: kept, key: b.String()}}
+	key := b.String()
+	if len(key) > maxDimText || parenDepth(key) > maxDimDepth {
+		return Dim{x: outOfRange}
+	}
+	return Dim{n: n, x: &dimExpr{terms: kept, key: key}}
+}
+
+func parenDepth(s string) int {
+	depth, deepest := 0, 0
+	for i := range len(s) {
+		switch s[i] {
+		case '(':
+			depth++
+			deepest = max(deepest, depth)
+		case ')':
+			depth--
+		}
+	}
+	return deepest
 }
 
 // Const reports the integer value of d, if d has no symbols.
@@ -88,7 +154,7 @@ func (d Dim) Const() (int, bool) { return int(d.n), d.x == nil }
 
 // Equal reports whether d and e have the same normal form.
 func (d Dim) Equal(e Dim) bool {
-	if d.n != e.n || (d.x == nil) != (e.x == nil) {
+	if d.n != e.n || (d.x == nil) != (e.x == nil) || d.x == outOfRange {
 		return false
 	}
 	return d.x == nil || d.x == e.x || d.x.key == e.x.key
@@ -114,8 +180,11 @@ func (d Dim) Add(e Dim) Dim { return d.combine(e, 1) }
 func (d Dim) Sub(e Dim) Dim { return d.combine(e, -1) }
 
 func (d Dim) combine(e Dim, sign int64) Dim {
-	if d.x == nil && e.x == nil {
-		return Dim{n: d.n + sign*e.n}
+	switch {
+	case d.x == outOfRange || e.x == outOfRange:
+		return Dim{x: outOfRange}
+	case d.x == nil && e.x == nil:
+		return exactDim(d.n + sign*e.n)
 	}
 	return newDim(d.n+sign*e.n, mergeTerms(d.terms(), e.terms(), sign))
 }
@@ -126,6 +195,8 @@ func (d Dim) terms() []dimTerm {
 	}
 	return d.x.terms
 }
+
+func (t dimTerm) outOfRange() bool { return t.coef > maxDimInt || t.coef < -maxDimInt }
 
 func mergeTerms(a, b []dimTerm, sign int64) []dimTerm {
 	out := append([]dimTerm{}, a...)
@@ -145,12 +216,15 @@ next:
 
 // Mul returns d * e.
 func (d Dim) Mul(e Dim) Dim {
-	if d.x == nil && e.x == nil {
-		return Dim{n: d.n * e.n}
+	n := mulInt(d.n, e.n)
+	switch {
+	case d.x == outOfRange || e.x == outOfRange:
+		return Dim{x: outOfRange}
+	case d.x == nil && e.x == nil:
+		return exactDim(n)
 	}
 	one := dimTerm{coef: 1}
 	var terms []dimTerm
-	n := d.n * e.n
 	withConst := func(x Dim) []dimTerm {
 		t := x.terms()
 		if x.n != 0 {
@@ -167,7 +241,14 @@ func (d Dim) Mul(e Dim) Dim {
 				continue // the product of the two constants, already in n
 			}
 			sort.Slice(atoms, func(i, j int) bool { return atoms[i].key < atoms[j].key })
-			terms = mergeTerms(terms, []dimTerm{{coef: a.coef * b.coef, atoms: atoms, key: atomsKey(atoms)}}, 1)
+			p := dimTerm{coef: mulInt(a.coef, b.coef), atoms: atoms, key: atomsKey(atoms)}
+			if p.outOfRange() {
+				return Dim{x: outOfRange}
+			}
+			terms = mergeTerms(terms, []dimTerm{p}, 1)
+			if len(terms) > maxDimTerms || slices.ContainsFunc(terms, dimTerm.outOfRange) {
+				return Dim{x: outOfRange}
+			}
 		}
 	}
 	return newDim(n, terms)
@@ -185,7 +266,10 @@ func atomsKey(atoms []dimAtom) string {
 // floor, so (4*T+3)/4 and T have one normal form.
 func (d Dim) Div(den int) Dim {
 	k := int64(den)
-	if k == 1 {
+	switch {
+	case k < 1 || d.x == outOfRange:
+		return Dim{x: outOfRange}
+	case k == 1:
 		return d
 	}
 	whole, rest := Dim{n: floorDiv(d.n, k)}, Dim{n: d.n - k*floorDiv(d.n, k)}
@@ -223,7 +307,7 @@ func floorDiv(a, b int64) int64 {
 func (d Dim) Symbols(into []string) []string {
 	for _, t := range d.terms() {
 		for _, a := range t.atoms {
-			if a.sym != "" {
+			if a.den == 0 {
 				into = append(into, a.sym)
 			} else {
 				into = a.num.Symbols(into)
@@ -235,7 +319,7 @@ func (d Dim) Symbols(into []string) []string {
 
 // Subst replaces symbols by dims. Symbols that are not in env stay.
 func (d Dim) Subst(env map[string]Dim) Dim {
-	if d.x == nil {
+	if d.x == nil || d.x == outOfRange {
 		return d
 	}
 	sum := Dim{n: d.n}
@@ -243,7 +327,7 @@ func (d Dim) Subst(env map[string]Dim) Dim {
 		p := Dim{n: t.coef}
 		for _, a := range t.atoms {
 			switch {
-			case a.sym == "":
+			case a.den != 0:
 				p = p.Mul(a.num.Subst(env).Div(int(a.den)))
 			default:
 				if v, ok := env[a.sym]; ok {
@@ -260,18 +344,18 @@ func (d Dim) Subst(env map[string]Dim) Dim {
 
 // ParseDim reads a dim expression: integers, symbols, + - * and floor division
 // by a positive integer, with parentheses. resolve gives the meaning of a name
-// (a declared symbol, or the definition of a derived one).
+// (a declared symbol, or the definition of a derived one); nil: there are none.
 func ParseDim(text string, resolve func(name string) (Dim, error)) (Dim, error) {
-	if n, err := strconv.ParseInt(text, 10, 32); err == nil && text[0] != '+' {
-		return Dim{n: n}, nil // by far the commonest case
+	if n, err := strconv.ParseUint(text, 10, 31); err == nil {
+		return Dim{n: int64(n)}, nil // by far the commonest case
 	}
 	p := dimParser{s: text, resolve: resolve}
 	d, err := p.sum()
-	if err == nil && p.peek() != 0 {
-		err = fmt.Errorf("unexpected %q", p.s[p.i:])
+	if p.peek(); err == nil && p.i < len(p.s) {
+		err = fmt.Errorf("unexpected %s", clip(p.s[p.i:]))
 	}
 	if err != nil {
-		return Dim{}, fmt.Errorf("dimension %q: %w", text, err)
+		return Dim{}, fmt.Errorf("dimension %s: %w", clip(text), err)
 	}
 	return d, nil
 }
@@ -322,7 +406,7 @@ func (p *dimParser) sum() (Dim, error) {
 		} else {
 			acc = acc.Sub(d)
 		}
-		if err := acc.checkSize(); err != nil {
+		if err := acc.check(); err != nil {
 			return acc, err
 		}
 	}
@@ -352,32 +436,46 @@ func (p *dimParser) product() (Dim, error) {
 			}
 			acc = acc.Div(k)
 		}
-		if err := acc.checkSize(); err != nil {
+		if err := acc.check(); err != nil {
 			return acc, err
 		}
 	}
 }
 
-// Limits on hostile text: extents and expressions far beyond any real graph.
-const (
-	maxDimValue = math.MaxInt32
-	maxDimTerms = 64
-	maxDimDepth = 64
-)
-
-func (d Dim) checkSize() error {
+// check reports why d is beyond what text and extents may hold.
+func (d Dim) check() error {
+	if d.x == outOfRange {
+		return fmt.Errorf("the expression is out of range")
+	}
 	if d.n > maxDimValue || d.n < -maxDimValue {
 		return fmt.Errorf("constant %d is out of range", d.n)
 	}
-	if len(d.terms()) > maxDimTerms {
-		return fmt.Errorf("more than %d terms", maxDimTerms)
-	}
 	for _, t := range d.terms() {
-		if t.coef > maxDimValue || t.coef < -maxDimValue || len(t.atoms) > maxDimTerms || len(t.key) > 4096 {
-			return fmt.Errorf("term %.40s is out of range", t.key)
+		if t.coef > maxDimValue || t.coef < -maxDimValue {
+			return fmt.Errorf("factor %d of %.40s is out of range", t.coef, t.key)
+		}
+		for _, a := range t.atoms {
+			if a.den == 0 {
+				continue
+			}
+			if a.den > maxDimValue {
+				return fmt.Errorf("divisor %d is out of range", a.den)
+			}
+			if err := a.num.check(); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
+}
+
+// clip quotes the beginning of a text for a message.
+func clip(s string) string {
+	const most = 60
+	if len(s) <= most {
+		return strconv.Quote(s)
+	}
+	return strconv.Quote(s[:most]) + "..."
 }
 
 func (p *dimParser) factor() (Dim, error) {
@@ -403,20 +501,23 @@ func (p *dimParser) factor() (Dim, error) {
 		for p.i < len(p.s) && p.s[p.i] >= '0' && p.s[p.i] <= '9' {
 			p.i++
 		}
-		n, err := strconv.ParseInt(p.s[start:p.i], 10, 32)
+		n, err := strconv.ParseUint(p.s[start:p.i], 10, 31)
 		if err != nil {
-			return Dim{}, fmt.Errorf("integer %s is out of range", p.s[start:p.i])
+			return Dim{}, fmt.Errorf("integer %.40s is out of range", p.s[start:p.i])
 		}
-		return Dim{n: n}, nil
+		return Dim{n: int64(n)}, nil
 	case isNameStart(c):
 		for p.i < len(p.s) && isNameByte(p.s[p.i]) {
 			p.i++
 		}
+		if p.resolve == nil {
+			return Dim{}, fmt.Errorf("undeclared symbol %s", p.s[start:p.i])
+		}
 		return p.resolve(p.s[start:p.i])
-	case c == 0:
+	case p.i == len(p.s):
 		return Dim{}, fmt.Errorf("unexpected end")
 	}
-	return Dim{}, fmt.Errorf("unexpected %q", p.s[p.i:])
+	return Dim{}, fmt.Errorf("unexpected %s", clip(p.s[p.i:]))
 }
 
 func isNameStart(c byte) bool {

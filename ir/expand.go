@@ -4,7 +4,11 @@ package ir
 // only primitives are left. It does not change the graph's meaning: the
 // decomposition is the meaning.
 func Expand(g *Graph) (*Graph, error) {
+	if err := Verify(g); err != nil {
+		return nil, err
+	}
 	b := NewBuilder(g.Name, g.Meta...)
+	b.g.Pos = g.Pos
 	b.g.Syms = append([]string{}, g.Syms...)
 	b.g.Lets = append([]Let{}, g.Lets...)
 	c := &cloner{dim: func(d Dim) Dim { return d }}
@@ -16,7 +20,7 @@ func Expand(g *Graph) (*Graph, error) {
 			args[i] = c.get(a)
 		}
 		b.At(op.Loc)
-		results := b.expandOp(op.Def, op.Attrs, args)
+		results := b.expandOp(op.Def, op.Attrs, args, 0)
 		for i, r := range op.Results {
 			c.m[r] = results[i]
 		}
@@ -25,8 +29,15 @@ func Expand(g *Graph) (*Graph, error) {
 	return b.Finish()
 }
 
+// maxExpandDepth bounds composites within composites: an op whose decomposition
+// holds itself is an error, not an endless recursion.
+const maxExpandDepth = 32
+
 // expandOp appends the primitives that mean one op.
-func (b *Builder) expandOp(d *OpDef, attrs Attrs, args []*Value) []*Value {
+func (b *Builder) expandOp(d *OpDef, attrs Attrs, args []*Value, depth int) []*Value {
+	if depth > maxExpandDepth {
+		b.fail("%s: decompositions are nested deeper than %d", d.Name, maxExpandDepth)
+	}
 	if b.err != nil {
 		return placeholders(len(d.Results))
 	}
@@ -59,7 +70,7 @@ func (b *Builder) expandOp(d *OpDef, attrs Attrs, args []*Value) []*Value {
 		for i, a := range op.Args {
 			in[i] = get(a)
 		}
-		for i, r := range b.expandOp(op.Def, op.Attrs, in) {
+		for i, r := range b.expandOp(op.Def, op.Attrs, in, depth+1) {
 			m[op.Results[i]] = r
 		}
 	}

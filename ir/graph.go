@@ -51,17 +51,20 @@ type Op struct {
 type Output struct {
 	Name  string
 	Value *Value
+	Pos   Pos
 }
 
 // Update binds the new value of a state pool.
 type Update struct {
 	State, Value *Value
+	Pos          Pos
 }
 
 // Let declares a derived symbol.
 type Let struct {
 	Name string
 	Dim  Dim
+	Pos  Pos
 }
 
 // Meta is one name-value pair about a graph (model, entry, numerics).
@@ -80,6 +83,7 @@ type Graph struct {
 	Ops     []*Op
 	Outputs []Output
 	Updates []Update
+	Pos     Pos
 }
 
 // Get returns the value of a meta key, or "".
@@ -96,9 +100,14 @@ func (g *Graph) Get(key string) string {
 func (g *Graph) Number() {
 	n := 0
 	for _, op := range g.Ops {
+		if op == nil {
+			continue // Verify reports it
+		}
 		for _, r := range op.Results {
-			r.id = n
-			n++
+			if r != nil {
+				r.id = n
+				n++
+			}
 		}
 	}
 }

@@ -2,6 +2,7 @@ package ir
 
 import (
 	"fmt"
+	"math"
 	"slices"
 )
 
@@ -50,6 +51,24 @@ func (o *Op) wantDims(i int, dims ...Dim) error {
 	t := o.Args[i].Type
 	if !SameDims(t.Dims, dims) {
 		return fmt.Errorf("operand %s is %s, want extents %s", o.operandName(i), t, dimsText(dims))
+	}
+	return nil
+}
+
+// wantConst checks that an extent of operand i is an integer.
+func (o *Op) wantConst(i, axis int) error {
+	t := o.Args[i].Type
+	if _, ok := t.Dims[axis].Const(); !ok {
+		return fmt.Errorf("operand %s is %s, want axis %d constant", o.operandName(i), t, axis)
+	}
+	return nil
+}
+
+// wantBlocks checks that an extent of operand i is a multiple of block.
+func (o *Op) wantBlocks(i, axis, block int) error {
+	t := o.Args[i].Type
+	if n, ok := t.Dims[axis].Const(); !ok || block < 1 || n%block != 0 {
+		return fmt.Errorf("operand %s is %s, want axis %d a multiple of block %d", o.operandName(i), t, axis, block)
 	}
 	return nil
 }
@@ -131,6 +150,18 @@ func product(dims []Dim) Dim {
 // second result is false otherwise.
 func (t Type) Size() (int, bool) {
 	return product(t.Dims).Const()
+}
+
+// holds reports whether an integer format has the value v; floats hold any.
+func holds(dt DType, v float64) bool {
+	if !dt.IsInt() {
+		return true
+	}
+	low, end := 0.0, math.Ldexp(1, dt.Bits())
+	if dt != U8 {
+		low, end = -end/2, end/2
+	}
+	return v == math.Trunc(v) && v >= low && v < end
 }
 
 // withAxis returns dims with axis i replaced.

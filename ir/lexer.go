@@ -44,6 +44,13 @@ func (kirLexer) Lex(filename string, r io.Reader) (lexer.Lexer, error) {
 }
 
 func (kirLexer) LexString(filename, text string) (lexer.Lexer, error) {
+	for i, r := range text {
+		if r == utf8.RuneError && !strings.HasPrefix(text[i:], "\uFFFD") { // unquoting would replace it
+			before := text[:i]
+			pos := Pos{filename, 1 + strings.Count(before, "\n"), i - strings.LastIndexByte(before, '\n')}
+			return nil, participleError{pos, fmt.Sprintf("byte 0x%02x is not UTF-8", text[i])}
+		}
+	}
 	return &scanner{s: text, pos: lexer.Position{Filename: filename, Line: 1, Column: 1}}, nil
 }
 
@@ -52,7 +59,7 @@ type scanner struct {
 	i    int
 	bol  int // offset of the current line's first byte
 	pos  lexer.Position
-	prev [2]string // the two tokens before: "let" NAME "=" starts an expression
+	prev [3]string // the tokens before: "let" NAME "=" starts an expression
 }
 
 // Next implements lexer.Lexer.
@@ -67,10 +74,10 @@ func (s *scanner) Next() (lexer.Token, error) {
 	}
 	s.i += n
 	tok := lexer.Token{Type: typ, Value: s.s[start:s.i], Pos: pos}
-	if typ == tokType || typ == tokLetExpr {
-		tok.Value = strings.TrimRight(tok.Value, " \t")
+	if typ == tokLetExpr {
+		tok.Value = strings.TrimRight(tok.Value, " \t\r")
 	}
-	s.prev[0], s.prev[1] = s.prev[1], tok.Value
+	s.prev[0], s.prev[1], s.prev[2] = s.prev[1], s.prev[2], tok.Value
 	return tok, nil
 }
 
@@ -119,7 +126,7 @@ func (s *scanner) scan(t string) (lexer.TokenType, int, error) {
 		return n
 	}
 	switch {
-	case s.prev[1] == "=" && s.prev[0] != "" && s.letName():
+	case s.prev[0] == "let" && s.prev[2] == "=":
 		return tokLetExpr, lineEnd(t), nil
 	case c == '%', c == '@', c == '!':
 		n := name(1, ".*")
@@ -140,12 +147,12 @@ func (s *scanner) scan(t string) (lexer.TokenType, int, error) {
 		}
 		return tokNumber, n, nil
 	case c == '"':
+		escaped := false
 		for n := 1; n < len(t) && t[n] != '\n'; n++ {
-			if t[n] == '\\' {
-				n++
-			} else if t[n] == '"' {
+			if t[n] == '"' && !escaped {
 				return tokString, n + 1, nil
 			}
+			escaped = t[n] == '\\' && !escaped
 		}
 		return 0, 0, fmt.Errorf("string without an end")
 	case c == '[':
@@ -161,13 +168,6 @@ func (s *scanner) scan(t string) (lexer.TokenType, int, error) {
 	return 0, 0, fmt.Errorf("unexpected character %q", r)
 }
 
-// letName reports whether the text before the last "=" reads "let NAME".
-func (s *scanner) letName() bool {
-	line := strings.TrimRight(s.s[s.bol:s.i], " \t")
-	fields := strings.Fields(strings.TrimSuffix(line, "="))
-	return len(fields) == 2 && fields[0] == "let"
-}
-
 // scanType takes dtype[dims] and, if present, block(a,b) scale dtype.
 func (s *scanner) scanType(t string, n int) (lexer.TokenType, int, error) {
 	shut := strings.IndexAny(t, "]\n")
@@ -181,11 +181,14 @@ func (s *scanner) scanType(t string, n int) (lexer.TokenType, int, error) {
 		return tokType, end, nil
 	}
 	line := trimmed[:lineEnd(trimmed)]
-	at := strings.Index(line, "scale ")
+	at := strings.Index(line, "scale")
 	if at < 0 {
 		return 0, 0, fmt.Errorf("block(..) without scale")
 	}
-	m := at + len("scale ")
+	m := at + len("scale")
+	for m < len(line) && (line[m] == ' ' || line[m] == '\t') {
+		m++
+	}
 	for m < len(line) && isNameByte(line[m]) {
 		m++
 	}

@@ -74,6 +74,9 @@ func init() {
 			Results:  []string{"start"},
 			Attrs:    []AttrDef{{Name: "ratio", Kind: AttrInt, Doc: "tokens per group"}},
 			Infer: func(o *Op) ([]Type, error) {
+				if o.Int("ratio") < 1 {
+					return nil, fmt.Errorf("ratio %d must be at least 1", o.Int("ratio"))
+				}
 				return []Type{o.Args[0].Type}, firstErr(o.want(0, 1, I32), o.want(1, 1, I32))
 			},
 			Decompose: func(b *Builder, o *Op) []*Value {
@@ -152,12 +155,18 @@ func init() {
 			Attrs:   []AttrDef{{Name: "scale", Kind: AttrFloat, Doc: "D^-0.5"}},
 			Infer: func(o *Op) ([]Type, error) {
 				q := o.Args[0].Type
-				if err := firstErr(o.want(0, 3, BF16), o.want(1, 1, F32), o.wantDims(1, q.Dims[1])); err != nil {
+				if err := firstErr(o.want(0, 3, BF16), o.want(1, 1, F32)); err != nil {
+					return nil, err
+				}
+				if err := o.wantDims(1, q.Dims[1]); err != nil {
 					return nil, err
 				}
 				for i := 2; i < len(o.Args); i += 2 {
 					kv, rows := o.Args[i].Type, o.Args[i+1].Type
-					if err := firstErr(o.want(i, 2, BF16), o.want(i+1, 2, I32), o.wantDims(i, kv.Dims[0], q.Dims[2]), o.wantDims(i+1, q.Dims[0], rows.Dims[1])); err != nil {
+					if err := firstErr(o.want(i, 2, BF16), o.want(i+1, 2, I32)); err != nil {
+						return nil, err
+					}
+					if err := firstErr(o.wantDims(i, kv.Dims[0], q.Dims[2]), o.wantDims(i+1, q.Dims[0], rows.Dims[1])); err != nil {
 						return nil, err
 					}
 				}

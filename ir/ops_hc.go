@@ -5,7 +5,7 @@ import "fmt"
 // Hyper-connections: C residual streams mixed before and after each sublayer.
 
 var hcAttrs = []AttrDef{
-	{Name: "iters", Kind: AttrInt, Default: 20, Doc: "Sinkhorn iterations, at least 1"},
+	{Name: "iters", Kind: AttrInt, Default: 20, Doc: "Sinkhorn iterations, 1..100"},
 	{Name: "eps", Kind: AttrFloat, Doc: "added inside pre and the Sinkhorn divisions"},
 	{Name: "norm_eps", Kind: AttrFloat, Doc: "added to the mean square"},
 }
@@ -20,15 +20,15 @@ func init() {
 			Attrs:    hcAttrs[:2],
 			Infer: func(o *Op) ([]Type, error) {
 				m := o.Args[0].Type
-				if err := firstErr(o.want(0, 2, F32), o.want(1, 1, F32), o.want(2, 1, F32), o.wantDims(1, Int(3)), o.wantDims(2, m.Dims[1])); err != nil {
+				if err := firstErr(o.want(0, 2, F32), o.want(1, 1, F32), o.want(2, 1, F32), o.wantDims(1, Int(3)), hcIters(o)); err != nil {
 					return nil, err
 				}
 				c, ok := hcStreams(m.Dims[1])
-				if !ok || o.Int("iters") < 1 {
-					return nil, fmt.Errorf("m %s, iters %d: want (2+C)*C columns and iters >= 1", m, o.Int("iters"))
+				if !ok {
+					return nil, fmt.Errorf("operand m is %s, want (2+C)*C columns", m)
 				}
 				t, cd := m.Dims[0], Int(c)
-				return []Type{T(F32, t, cd), T(F32, t, cd), T(F32, t, cd, cd)}, nil
+				return []Type{T(F32, t, cd), T(F32, t, cd), T(F32, t, cd, cd)}, o.wantDims(2, m.Dims[1])
 			},
 			Decompose: decomposeSplit,
 			Limit:     Limit{Kind: AbsF32, Bound: 2e-6},
@@ -41,13 +41,13 @@ func init() {
 			Attrs:    hcAttrs,
 			Infer: func(o *Op) ([]Type, error) {
 				h := o.Args[0].Type
-				if err := firstErr(o.want(0, 3, BF16), o.want(1, 2, F32), o.want(2, 1, F32), o.want(3, 1, F32)); err != nil {
+				if err := firstErr(o.want(0, 3, BF16), o.want(1, 2, F32), o.want(2, 1, F32), o.want(3, 1, F32), hcIters(o)); err != nil {
 					return nil, err
 				}
 				t, c, d := h.Dims[0], h.Dims[1], h.Dims[2]
 				cols := c.Add(Int(2)).Mul(c)
-				if o.Int("iters") < 1 {
-					return nil, fmt.Errorf("iters is %d, want at least 1", o.Int("iters"))
+				if err := firstErr(o.wantConst(0, 1), o.wantConst(0, 2)); err != nil {
+					return nil, err
 				}
 				return []Type{T(BF16, t, d), T(F32, t, c), T(F32, t, c, c)},
 					firstErr(o.wantDims(1, cols, c.Mul(d)), o.wantDims(2, Int(3)), o.wantDims(3, cols))
@@ -94,7 +94,7 @@ func init() {
 					return nil, err
 				}
 				t, c, d := h.Dims[0], h.Dims[1], h.Dims[2]
-				return []Type{T(BF16, t, d)}, firstErr(o.wantDims(1, c, c.Mul(d)), o.wantDims(2, Int(1)), o.wantDims(3, c))
+				return []Type{T(BF16, t, d)}, firstErr(o.wantConst(0, 1), o.wantConst(0, 2), o.wantDims(1, c, c.Mul(d)), o.wantDims(2, Int(1)), o.wantDims(3, c))
 			},
 			Decompose: func(b *Builder, o *Op) []*Value {
 				h := o.Args[0]
@@ -107,6 +107,14 @@ func init() {
 			Limit: Limit{Kind: BF16ULP, Bound: 0.995},
 		},
 	)
+}
+
+// hcIters bounds the iterations, each of which the decomposition writes out.
+func hcIters(o *Op) error {
+	if n := o.Int("iters"); n < 1 || n > 100 {
+		return fmt.Errorf("iters is %d, want 1..100", n)
+	}
+	return nil
 }
 
 // hcStreams finds C with (2+C)*C = n.

@@ -45,7 +45,7 @@ func init() {
 			Name: "take_along", Group: "index",
 			Doc:      "y[..,j] = x[..,cols[..,j]] along the last axis; column -1 gives fill.",
 			Operands: []OperandDef{{Name: "x", Doc: "[..,N]"}, {Name: "cols", Doc: "i32 [..,K]"}}, Results: []string{"y"},
-			Attrs: []AttrDef{{Name: "fill", Kind: AttrFloat, Default: 0.0, Doc: "value for column -1"}},
+			Attrs: []AttrDef{{Name: "fill", Kind: AttrFloat, Default: 0.0, AnyFloat: true, Doc: "value for column -1"}},
 			Infer: func(o *Op) ([]Type, error) {
 				x, c := o.Args[0].Type, o.Args[1].Type
 				if err := firstErr(o.want(0, -1, numbers...), o.want(1, -1, I32)); err != nil {
@@ -55,7 +55,7 @@ func init() {
 				if r < 1 || c.Rank() != r || !SameDims(x.Dims[:r-1], c.Dims[:r-1]) {
 					return nil, fmt.Errorf("x %s and cols %s: want equal leading axes", x, c)
 				}
-				if f := o.Float("fill"); x.DType.IsInt() && f != float64(int64(f)) {
+				if f := o.Float("fill"); !holds(x.DType, f) {
 					return nil, fmt.Errorf("fill %v is not an %s", f, x.DType)
 				}
 				return []Type{T(x.DType, c.Dims...)}, nil

@@ -2,8 +2,10 @@ package ir
 
 import "fmt"
 
-// actFloor is the smallest block maximum of 8-bit activation quantisation.
-const actFloor = 1e-4
+const (
+	actBlock = 128  // elements along K that share an activation scale
+	actFloor = 1e-4 // smallest block maximum of 8-bit activation quantisation
+)
 
 func init() {
 	mustRegister(
@@ -32,13 +34,13 @@ func init() {
 			Name: "block_linear", Group: "linear",
 			Doc:      "y = b(x w^T) with a block-scaled weight: x is quantised to f8e4m3 in blocks along K, products of codes and scales are summed and rounded once to bf16.",
 			Operands: []OperandDef{{Name: "x", Doc: "bf16 [M,K]"}, {Name: "w", Doc: "f8e4m3 or f4e2m1 [N,K], block scaled"}}, Results: []string{"y"},
-			Attrs: []AttrDef{{Name: "act_block", Kind: AttrInt, Default: 128, Doc: "activation block along K"}},
+			Attrs: []AttrDef{{Name: "act_block", Kind: AttrInt, Default: actBlock, Doc: "activation block along K"}},
 			Infer: func(o *Op) ([]Type, error) {
 				x, w := o.Args[0].Type, o.Args[1].Type
 				if err := firstErr(o.want(0, 2, BF16), wantScaled(o, 1, 2)); err != nil {
 					return nil, err
 				}
-				return []Type{T(BF16, x.Dims[0], w.Dims[0])}, o.wantDims(1, w.Dims[0], x.Dims[1])
+				return []Type{T(BF16, x.Dims[0], w.Dims[0])}, firstErr(o.wantDims(1, w.Dims[0], x.Dims[1]), o.wantBlocks(0, 1, o.Int("act_block")))
 			},
 			Decompose: func(b *Builder, o *Op) []*Value {
 				return []*Value{b.Dot(quantized(b, o.Args[0], o.Int("act_block")), dequantized(b, o.Args[1]), BF16)}
@@ -113,6 +115,9 @@ func init() {
 				}
 				if !o.DType("to").IsCode() || o.Float("floor") <= 0 {
 					return nil, fmt.Errorf("to %s, floor %v: want a code format and floor > 0", o.DType("to"), o.Float("floor"))
+				}
+				if o.DType("to") == F4E2M1 && dims%2 != 0 {
+					return nil, fmt.Errorf("dims is %d: f4e2m1 is packed two to a byte, so it must be even", dims)
 				}
 				return []Type{x}, nil
 			},

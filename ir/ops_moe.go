@@ -20,7 +20,10 @@ func init() {
 			Attrs:    gateAttrs,
 			Infer: func(o *Op) ([]Type, error) {
 				x, w := o.Args[0].Type, o.Args[1].Type
-				if err := firstErr(o.want(0, 2, BF16), o.want(1, 2, BF16), o.want(2, 1, F32), o.wantDims(1, w.Dims[0], x.Dims[1]), o.wantDims(2, w.Dims[0])); err != nil {
+				if err := firstErr(o.want(0, 2, BF16), o.want(1, 2, BF16), o.want(2, 1, F32)); err != nil {
+					return nil, err
+				}
+				if err := firstErr(o.wantDims(1, w.Dims[0], x.Dims[1]), o.wantDims(2, w.Dims[0])); err != nil {
 					return nil, err
 				}
 				return gateTypes(o, x.Dims[0], w.Dims[0])
@@ -40,7 +43,10 @@ func init() {
 			Attrs:    gateAttrs,
 			Infer: func(o *Op) ([]Type, error) {
 				x, w, t := o.Args[0].Type, o.Args[1].Type, o.Args[2].Type
-				if err := firstErr(o.want(0, 2, BF16), o.want(1, 2, BF16), o.want(2, 2, I64), o.want(3, 1, I32), o.wantDims(1, w.Dims[0], x.Dims[1]), o.wantDims(2, t.Dims[0], Int(o.Int("k"))), o.wantDims(3, x.Dims[0])); err != nil {
+				if err := firstErr(o.want(0, 2, BF16), o.want(1, 2, BF16), o.want(2, 2, I64), o.want(3, 1, I32)); err != nil {
+					return nil, err
+				}
+				if err := firstErr(o.wantDims(1, w.Dims[0], x.Dims[1]), o.wantDims(2, t.Dims[0], Int(o.Int("k"))), o.wantDims(3, x.Dims[0])); err != nil {
 					return nil, err
 				}
 				return gateTypes(o, x.Dims[0], w.Dims[0])
@@ -90,7 +96,7 @@ func init() {
 					return nil, err
 				}
 				i, d := w1.Dims[0], x.Dims[1]
-				return []Type{x}, firstErr(o.wantDims(1, i, d), o.wantDims(2, i, d), o.wantDims(3, d, i), o.wantDims(4, x.Dims[0], Int(1)))
+				return []Type{x}, firstErr(o.wantDims(1, i, d), o.wantDims(2, i, d), o.wantDims(3, d, i), o.wantDims(4, x.Dims[0], Int(1)), o.wantBlocks(0, 1, actBlock), o.wantBlocks(1, 0, actBlock))
 			},
 			Decompose: func(b *Builder, o *Op) []*Value {
 				x := o.Args[0]
@@ -112,7 +118,7 @@ func init() {
 					return nil, err
 				}
 				e, i, d := w1.Dims[0], w1.Dims[1], x.Dims[1]
-				return []Type{T(F32, x.Dims...)}, firstErr(o.wantDims(1, e, i, d), o.wantDims(2, e, i, d), o.wantDims(3, e, d, i), o.wantDims(4, x.Dims[0], ids.Dims[1]), o.wantDims(5, ids.Dims...))
+				return []Type{T(F32, x.Dims...)}, firstErr(o.wantDims(1, e, i, d), o.wantDims(2, e, i, d), o.wantDims(3, e, d, i), o.wantDims(4, x.Dims[0], ids.Dims[1]), o.wantDims(5, ids.Dims...), o.wantBlocks(0, 1, actBlock), o.wantBlocks(1, 1, actBlock))
 			},
 			Decompose: decomposeExperts,
 			Limit:     Limit{Kind: BF16ULP, Bound: 0.995},
@@ -150,7 +156,6 @@ func decomposeExperts(b *Builder, o *Op) []*Value {
 	weight := b.Sum(share, 2, F32)                                              // [E,T,1]
 	chosen := b.Bin("gt", b.Sum(b.Select(hit, b.F(1), b.F(0)), 2, F32), b.F(0)) // [E,T,1]
 
-	const actBlock = 128
 	xq := b.Reshape(quantized(b, x, actBlock), one, t, d)
 	g, u := b.Dot(xq, dequantized(b, w1), BF16), b.Dot(xq, dequantized(b, w3), BF16) // [E,T,I]
 	a := b.Op1("swiglu", Attrs{{"limit", o.Float("limit")}}, g, u, weight)

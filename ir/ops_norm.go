@@ -14,7 +14,7 @@ func init() {
 				if x.Rank() < 1 {
 					return nil, fmt.Errorf("operand x is %s, want rank >= 1", x)
 				}
-				return []Type{x}, firstErr(o.want(0, -1, BF16), o.want(1, 1, BF16), o.wantDims(1, x.Dims[x.Rank()-1]))
+				return []Type{x}, firstErr(o.want(0, -1, BF16), o.want(1, 1, BF16), o.wantConst(0, x.Rank()-1), o.wantDims(1, x.Dims[x.Rank()-1]))
 			},
 			Decompose: func(b *Builder, o *Op) []*Value {
 				x := b.Cast(o.Args[0], F32)
@@ -29,14 +29,14 @@ func init() {
 			Operands: []OperandDef{{Name: "x", Doc: "bf16 [T,H,D]"}}, Results: []string{"y"},
 			Attrs: []AttrDef{{Name: "eps", Kind: AttrFloat, Doc: "added to the mean square"}},
 			Infer: func(o *Op) ([]Type, error) {
-				return []Type{o.Args[0].Type}, o.want(0, 3, BF16)
+				if err := o.want(0, 3, BF16); err != nil {
+					return nil, err
+				}
+				return []Type{o.Args[0].Type}, o.wantConst(0, 2)
 			},
 			Decompose: func(b *Builder, o *Op) []*Value {
 				x := o.Args[0]
-				n, ok := x.Type.Dims[2].Const()
-				if !ok {
-					b.fail("head_rms_norm: the last axis of %s is symbolic", x.Type)
-				}
+				n, _ := x.Type.Dims[2].Const()
 				mean := b.Bin("div", b.Sum(b.Bin("mul", x, x), 2, F32), b.F(float64(n)))
 				u := b.Cast(b.Cast(mean, BF16), F32)
 				s := b.Un("rsqrt", b.Cast(b.Cast(b.Bin("add", u, b.F(o.Float("eps"))), BF16), F32))
@@ -47,13 +47,11 @@ func init() {
 	)
 }
 
-// invRMS is 1/sqrt(mean(x^2) + eps) over the last axis, kept as extent 1.
+// invRMS is 1/sqrt(mean(x^2) + eps) over the last axis, which is constant; it is
+// kept as extent 1.
 func invRMS(b *Builder, x *Value, eps float64) *Value {
 	last := x.Type.Rank() - 1
-	n, ok := x.Type.Dims[last].Const()
-	if !ok {
-		b.fail("the last axis of %s is symbolic", x.Type)
-	}
+	n, _ := x.Type.Dims[last].Const()
 	mean := b.Bin("div", b.Sum(b.Bin("mul", x, x), last, F32), b.F(float64(n)))
 	return b.Un("rsqrt", b.Bin("add", mean, b.F(eps)))
 }

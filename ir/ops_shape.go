@@ -14,7 +14,7 @@ func init() {
 			Name: "const", Group: "shape", Doc: "A rank-0 constant, rounded to its dtype.",
 			Results: []string{"c"},
 			Attrs: []AttrDef{
-				{Name: "value", Kind: AttrFloat, Doc: "the number; inf, -inf and nan are allowed for floats"},
+				{Name: "value", Kind: AttrFloat, AnyFloat: true, Doc: "the number; inf, -inf and nan are allowed for floats"},
 				{Name: "dtype", Kind: AttrDType, Default: F32, Doc: "result dtype"},
 			},
 			Infer: func(o *Op) ([]Type, error) {
@@ -22,7 +22,7 @@ func init() {
 				if !slices.Contains(numbers, dt) {
 					return nil, fmt.Errorf("dtype is %s, want %s", dt, dtypeList(numbers))
 				}
-				if dt.IsInt() && v != float64(int64(v)) {
+				if !holds(dt, v) {
 					return nil, fmt.Errorf("value %v is not an %s", v, dt)
 				}
 				return []Type{T(dt)}, nil

@@ -3,6 +3,7 @@ package ir
 import (
 	"fmt"
 	"sort"
+	"strings"
 )
 
 // OpDef is one row of the op table: the one place where an op is declared.
@@ -113,31 +114,33 @@ func Register(defs ...*OpDef) error {
 
 func (d *OpDef) check() error {
 	switch {
-	case d.Name == "" || !isNameStart(d.Name[0]):
+	case d == nil:
+		return fmt.Errorf("an op table row is nil")
+	case !validValueName(d.Name) || !validSym(strings.ReplaceAll(d.Name, ".", "_")):
 		return fmt.Errorf("op %q: not a name", d.Name)
 	case d.Doc == "" || d.Group == "":
 		return fmt.Errorf("op %s: needs Doc and Group", d.Name)
 	case d.Infer == nil:
 		return fmt.Errorf("op %s: needs Infer", d.Name)
-	case len(d.Results) == 0:
-		return fmt.Errorf("op %s: needs at least one result", d.Name)
+	case len(d.Results) == 0 || len(d.Results) > maxRank:
+		return fmt.Errorf("op %s: has %d results, want 1..%d", d.Name, len(d.Results), maxRank)
 	}
 	seen := map[string]bool{}
 	for _, a := range d.Attrs {
+		if !validSym(a.Name) || int(a.Kind) >= len(attrKindName) {
+			return fmt.Errorf("op %s: attribute %q: not a name, or of no kind", d.Name, a.Name)
+		}
 		if seen[a.Name] {
 			return fmt.Errorf("op %s: attribute %s declared twice", d.Name, a.Name)
 		}
 		seen[a.Name] = true
 		if a.Default != nil {
-			if k, ok := kindOf(a.Default); !ok || k != a.Kind {
-				return fmt.Errorf("op %s: attribute %s: default %v is not a %s", d.Name, a.Name, a.Default, a.Kind)
+			if err := a.check(a.Default); err != nil {
+				return fmt.Errorf("op %s: attribute %s: default %w", d.Name, a.Name, err)
 			}
 		}
 	}
 	for i, o := range d.Operands {
-		if o.Repeat && i > 0 && !d.Operands[i-1].Repeat {
-			continue
-		}
 		if !o.Repeat && i > 0 && d.Operands[i-1].Repeat {
 			return fmt.Errorf("op %s: repeated operands come last", d.Name)
 		}
@@ -198,8 +201,8 @@ func (d *OpDef) completeAttrs(given Attrs) (Attrs, error) {
 		if def == nil {
 			return nil, fmt.Errorf("has no attribute %q", a.Key)
 		}
-		if k, ok := kindOf(a.Val); !ok || k != def.Kind {
-			return nil, fmt.Errorf("attribute %s: %v is not a valid %s", a.Key, a.Val, def.Kind)
+		if err := def.check(a.Val); err != nil {
+			return nil, fmt.Errorf("attribute %s: %w", a.Key, err)
 		}
 		for _, b := range given[:i] {
 			if b.Key == a.Key {
@@ -230,6 +233,11 @@ func newOp(d *OpDef, args []*Value, attrs Attrs, loc string, pos Pos) (*Op, erro
 		return nil, err
 	}
 	o := &Op{Def: d, Args: args, Attrs: full, Loc: loc, Pos: pos}
+	for i, a := range args {
+		if err := a.Type.Check(); err != nil {
+			return nil, fmt.Errorf("operand %s: %w", o.operandName(i), err)
+		}
+	}
 	types, err := d.Infer(o)
 	if err != nil {
 		return nil, err

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 
 	"github.com/alecthomas/participle/v2"
 	"github.com/alecthomas/participle/v2/lexer"
@@ -19,7 +20,7 @@ type graphAST struct {
 	Pos     lexer.Position
 	Name    string      `parser:"'graph' @Weight"`
 	Meta    []*metaAST  `parser:"( '{' @@ ( ',' @@ )* '}' )?"`
-	Syms    []string    `parser:"( 'sym' @Ident ( ',' @Ident )* )*"`
+	Syms    []*symAST   `parser:"( 'sym' @@ ( ',' @@ )* )*"`
 	Lets    []*letAST   `parser:"@@*"`
 	Decls   []*declAST  `parser:"@@*"`
 	Ops     []*opAST    `parser:"@@*"`
@@ -30,6 +31,11 @@ type graphAST struct {
 type metaAST struct {
 	Key string `parser:"@Ident '='"`
 	Val string `parser:"@String"`
+}
+
+type symAST struct {
+	Pos  lexer.Position
+	Name string `parser:"@Ident"`
 }
 
 type letAST struct {
@@ -160,8 +166,19 @@ func (r *resolver) sym(name string) (Dim, error) {
 	return Dim{}, fmt.Errorf("undeclared symbol %s", name)
 }
 
+func (r *resolver) declareSym(p lexer.Position, name string, d Dim) error {
+	if !validSym(name) {
+		return errAt(p, "symbol %q is not a name [%s]", name, RuleSymbol)
+	}
+	if _, dup := r.syms[name]; dup {
+		return errAt(p, "symbol %s is declared twice [%s]", name, RuleSymbol)
+	}
+	r.syms[name] = d
+	return nil
+}
+
 func (r *resolver) graph(a *graphAST) (*Graph, error) {
-	g := &Graph{Name: a.Name[1:]}
+	g := &Graph{Name: a.Name[1:], Pos: fromLexer(a.Pos)}
 	for _, m := range a.Meta {
 		s, err := strconv.Unquote(m.Val)
 		if err != nil {
@@ -170,22 +187,20 @@ func (r *resolver) graph(a *graphAST) (*Graph, error) {
 		g.Meta = append(g.Meta, Meta{m.Key, s})
 	}
 	for _, s := range a.Syms {
-		if !validSym(s) {
-			return nil, errAt(a.Pos, "symbol %q is not a name", s)
+		if err := r.declareSym(s.Pos, s.Name, Sym(s.Name)); err != nil {
+			return nil, err
 		}
-		g.Syms = append(g.Syms, s)
-		r.syms[s] = Sym(s)
+		g.Syms = append(g.Syms, s.Name)
 	}
 	for _, l := range a.Lets {
 		d, err := ParseDim(l.Expr, r.sym)
 		if err != nil {
 			return nil, errAt(l.Pos, "let %s: %v", l.Name, err)
 		}
-		if _, dup := r.syms[l.Name]; dup {
-			return nil, errAt(l.Pos, "symbol %s is declared twice [%s]", l.Name, RuleSymbol)
+		if err := r.declareSym(l.Pos, l.Name, d); err != nil {
+			return nil, err
 		}
-		g.Lets = append(g.Lets, Let{l.Name, d})
-		r.syms[l.Name] = d
+		g.Lets = append(g.Lets, Let{l.Name, d, fromLexer(l.Pos)})
 	}
 	for _, d := range a.Decls {
 		if err := r.decl(g, d); err != nil {
@@ -202,14 +217,14 @@ func (r *resolver) graph(a *graphAST) (*Graph, error) {
 		if !ok {
 			return nil, errAt(o.Pos, "output %s: undefined value %s", o.Name, o.Value)
 		}
-		g.Outputs = append(g.Outputs, Output{o.Name, v})
+		g.Outputs = append(g.Outputs, Output{o.Name, v, fromLexer(o.Pos)})
 	}
 	for _, u := range a.Updates {
 		s, v := r.values[u.State], r.values[u.Value]
 		if s == nil || v == nil {
 			return nil, errAt(u.Pos, "update %s = %s: undefined value", u.State, u.Value)
 		}
-		g.Updates = append(g.Updates, Update{s, v})
+		g.Updates = append(g.Updates, Update{s, v, fromLexer(u.Pos)})
 	}
 	return g, nil
 }
@@ -286,7 +301,7 @@ func (r *resolver) op(g *Graph, a *opAST) error {
 		if err != nil {
 			return errAt(a.Pos, "%s: %v", a.Name, err)
 		}
-		if name[1] < '0' || name[1] > '9' {
+		if strings.Trim(name[1:], "0123456789") != "" {
 			return errAt(a.Pos, "result %s: op results are numbered [%s]", name, RuleName)
 		}
 		if r.values[name] != nil {

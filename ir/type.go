@@ -66,23 +66,32 @@ func ParseDType(name string) (DType, error) {
 }
 
 func (d DType) String() string {
-	if d == Invalid || int(d) >= len(dtypeInfo) {
+	if !d.valid() {
 		return "invalid"
 	}
 	return dtypeInfo[d].name
 }
 
+// valid reports whether d is in the table of formats; what is not has no bits
+// and belongs to no class.
+func (d DType) valid() bool { return d > Invalid && int(d) < len(dtypeInfo) }
+
 // Bits is the storage size of one element.
-func (d DType) Bits() int { return dtypeInfo[d].bits }
+func (d DType) Bits() int {
+	if !d.valid() {
+		return 0
+	}
+	return dtypeInfo[d].bits
+}
 
 // IsFloat reports whether arithmetic ops accept d as a float.
-func (d DType) IsFloat() bool { return dtypeInfo[d].float }
+func (d DType) IsFloat() bool { return d.valid() && dtypeInfo[d].float }
 
 // IsInt reports whether d is an integer format (bool is not).
-func (d DType) IsInt() bool { return dtypeInfo[d].int }
+func (d DType) IsInt() bool { return d.valid() && dtypeInfo[d].int }
 
 // IsCode reports whether d is a storage float that may carry a block scale.
-func (d DType) IsCode() bool { return dtypeInfo[d].code }
+func (d DType) IsCode() bool { return d.valid() && dtypeInfo[d].code }
 
 // Quant describes block scaling of a code format: one Scale element for each
 // Block[0] x Block[1] tile of the last two axes; edge blocks are shorter.
@@ -156,13 +165,16 @@ func (t Type) text(dim func(Dim) string) string {
 	return b.String()
 }
 
-// Check reports why t is not a legal type: a constant extent below 1, or block
-// scaling of a format or rank that cannot carry it.
+// Check reports why t is not a legal type: an extent below 1 or out of range, or
+// block scaling of a format or rank that cannot carry it.
 func (t Type) Check() error {
-	if t.DType == Invalid {
+	if !t.DType.valid() {
 		return fmt.Errorf("type has no dtype")
 	}
 	for i, d := range t.Dims {
+		if err := d.check(); err != nil {
+			return fmt.Errorf("%s: axis %d: %w", t, i, err)
+		}
 		if n, ok := d.Const(); ok && n < 1 {
 			return fmt.Errorf("%s: axis %d has extent %d; extents are at least 1", t, i, n)
 		}
@@ -183,8 +195,8 @@ func (t Type) Check() error {
 		return fmt.Errorf("%s: %s cannot be block scaled; f8e4m3, f8e4m3fnuz and f4e2m1 can", t, t.DType)
 	case q.Scale != E8M0:
 		return fmt.Errorf("%s: scales are e8m0, not %s", t, q.Scale)
-	case q.Block[0] < 1 || q.Block[1] < 1:
-		return fmt.Errorf("%s: block extents are at least 1", t)
+	case q.Block[0] < 1 || q.Block[1] < 1 || q.Block[0] > maxDimValue || q.Block[1] > maxDimValue:
+		return fmt.Errorf("%s: block extents are 1..%d", t, maxDimValue)
 	case len(t.Dims) < 2:
 		return fmt.Errorf("%s: block scaling needs two axes", t)
 	}
@@ -195,7 +207,7 @@ func (t Type) Check() error {
 func ParseType(text string, resolve func(string) (Dim, error)) (Type, error) {
 	open := strings.IndexByte(text, '[')
 	if open < 0 {
-		return Type{}, fmt.Errorf("type %q: missing [", text)
+		return Type{}, fmt.Errorf("type %s: missing [", clip(text))
 	}
 	dt, err := ParseDType(strings.TrimSpace(text[:open]))
 	if err != nil {
@@ -203,7 +215,7 @@ func ParseType(text string, resolve func(string) (Dim, error)) (Type, error) {
 	}
 	shut := strings.IndexByte(text, ']')
 	if shut < open {
-		return Type{}, fmt.Errorf("type %q: missing ]", text)
+		return Type{}, fmt.Errorf("type %s: missing ]", clip(text))
 	}
 	t := Type{DType: dt}
 	if t.Dims, err = ParseDims(text[open+1:shut], resolve); err != nil {
@@ -216,13 +228,13 @@ func ParseType(text string, resolve func(string) (Dim, error)) (Type, error) {
 	inner, ok1 := strings.CutPrefix(rest, "block(")
 	blocks, scale, ok2 := strings.Cut(inner, ")")
 	b0, b1, ok3 := strings.Cut(blocks, ",")
-	scale, ok4 := strings.CutPrefix(strings.TrimSpace(scale), "scale ")
+	word, scale, ok4 := strings.Cut(strings.Join(strings.Fields(scale), " "), " ")
 	n0, err0 := strconv.Atoi(strings.TrimSpace(b0))
 	n1, err1 := strconv.Atoi(strings.TrimSpace(b1))
-	if !ok1 || !ok2 || !ok3 || !ok4 || err0 != nil || err1 != nil {
-		return Type{}, fmt.Errorf("type %q: want block(N,N) scale DTYPE after ]", text)
+	if !ok1 || !ok2 || !ok3 || !ok4 || word != "scale" || err0 != nil || err1 != nil {
+		return Type{}, fmt.Errorf("type %s: want block(N,N) scale DTYPE after ]", clip(text))
 	}
-	sdt, err := ParseDType(strings.TrimSpace(scale))
+	sdt, err := ParseDType(scale)
 	if err != nil {
 		return Type{}, err
 	}

@@ -3,6 +3,7 @@ package ir
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -57,7 +58,7 @@ const maxVerifyErrors = 10
 // nil. It never changes the graph's meaning; it renumbers results.
 func Verify(g *Graph) error {
 	g.Number()
-	v := &verifier{g: g, defined: map[*Value]bool{}, syms: map[string]bool{}}
+	v := &verifier{g: g, defined: map[*Value]bool{}, pool: map[*Value]*Value{}, syms: map[string]bool{}}
 	v.symbols()
 	v.declarations()
 	for _, op := range g.Ops {
@@ -70,11 +71,16 @@ func Verify(g *Graph) error {
 type verifier struct {
 	g       *Graph
 	defined map[*Value]bool
+	pool    map[*Value]*Value // states, and results of scatter_rows on them -> the state
 	syms    map[string]bool
 	errs    []error
 }
 
+// report adds a breach; without a place of its own it stands at the graph's.
 func (v *verifier) report(rule Rule, pos Pos, loc, format string, args ...any) {
+	if pos.Line == 0 {
+		pos = v.g.Pos
+	}
 	if len(v.errs) < maxVerifyErrors {
 		v.errs = append(v.errs, &VerifyError{Rule: rule, Graph: v.g.Name, Pos: pos, Loc: loc, Msg: fmt.Sprintf(format, args...)})
 	}
@@ -95,10 +101,10 @@ func (v *verifier) symbols() {
 	names := map[string]bool{}
 	for _, l := range v.g.Lets {
 		if !validSym(l.Name) || v.syms[l.Name] || names[l.Name] {
-			v.report(RuleSymbol, Pos{}, "", "derived symbol %q is not a name or is declared twice", l.Name)
+			v.report(RuleSymbol, l.Pos, "", "derived symbol %q is not a name or is declared twice", l.Name)
 		}
 		names[l.Name] = true
-		v.dims(Pos{}, "", "let "+l.Name, l.Dim)
+		v.dims(l.Pos, "", "let "+l.Name, l.Dim)
 	}
 }
 
@@ -112,7 +118,17 @@ func validSym(s string) bool {
 	return s != "" && isNameStart(s[0]) && !isDType
 }
 
+// dims checks expressions that stand outside a type.
 func (v *verifier) dims(pos Pos, loc, what string, dims ...Dim) {
+	for _, d := range dims {
+		if err := d.check(); err != nil {
+			v.report(RuleType, pos, loc, "%s: %v", what, err)
+		}
+	}
+	v.symbolsOf(pos, loc, what, dims...)
+}
+
+func (v *verifier) symbolsOf(pos Pos, loc, what string, dims ...Dim) {
 	for _, d := range dims {
 		if d.x == nil {
 			continue
@@ -136,9 +152,16 @@ func (v *verifier) declarations() {
 		}
 		keys[m.Key] = true
 	}
-	for _, list := range [][]*Value{v.g.Inputs, v.g.Weights, v.g.States} {
+	for _, list := range []struct {
+		kind   ValueKind
+		values []*Value
+	}{{InputValue, v.g.Inputs}, {WeightValue, v.g.Weights}, {StateValue, v.g.States}} {
 		names := map[string]bool{}
-		for _, x := range list {
+		for _, x := range list.values {
+			if x == nil || x.Kind != list.kind {
+				v.report(RuleName, Pos{}, "", "%v is declared as another kind of value than it is", x)
+				continue
+			}
 			if names[x.Name] {
 				v.report(RuleName, x.Pos, "", "%s is declared twice", x)
 			}
@@ -161,8 +184,11 @@ func (v *verifier) declarations() {
 					v.report(RuleStacked, x.Pos, "", "%s : %s: one * stands for a constant first axis", x, x.Type)
 				}
 			}
-			v.dims(x.Pos, "", x.String(), x.Type.Dims...)
+			v.symbolsOf(x.Pos, "", x.String(), x.Type.Dims...)
 			v.defined[x] = true
+			if x.Kind == StateValue {
+				v.pool[x] = x
+			}
 		}
 	}
 }
@@ -178,12 +204,19 @@ func validValueName(s string) bool {
 }
 
 func (v *verifier) op(op *Op) {
+	if op == nil || op.Def == nil {
+		v.report(RuleOp, Pos{}, "", "an op has no row of the op table")
+		return
+	}
 	fail := func(rule Rule, format string, args ...any) {
 		v.report(rule, op.Pos, op.Loc, "%s: %s", op.Def.Name, fmt.Sprintf(format, args...))
 	}
 	defer func() { // later ops may use the results even if this op is wrong
 		for _, r := range op.Results {
 			v.defined[r] = true
+		}
+		if p := v.written(op); p != nil {
+			v.pool[op.Results[0]] = p
 		}
 	}()
 	if d, err := Lookup(op.Def.Name); err != nil || d != op.Def {
@@ -197,8 +230,12 @@ func (v *verifier) op(op *Op) {
 			ok = false
 		}
 	}
-	for _, r := range op.Results {
-		if v.defined[r] {
+	for i, r := range op.Results {
+		switch {
+		case r == nil || r.Kind != OpResult || r.Op != op || r.Index != i:
+			fail(RuleDominance, "result %d is not marked as that result of this op", i)
+			ok = false
+		case v.defined[r]:
 			fail(RuleDominance, "result %s is defined twice", r)
 			ok = false
 		}
@@ -230,9 +267,18 @@ func (v *verifier) op(op *Op) {
 			v.dims(op.Pos, op.Loc, op.Def.Name+" attribute "+a.Key, d...)
 		}
 	}
+	for _, a := range op.Args {
+		if a.Type.Check() != nil {
+			return // reported where the operand is defined
+		}
+	}
 	types, err := op.Def.Infer(op)
 	if err != nil {
 		fail(RuleInfer, "%v", err)
+		return
+	}
+	if len(types) != len(op.Results) {
+		fail(RuleInfer, "inference gave %d results, the op table declares %d", len(types), len(op.Results))
 		return
 	}
 	for i, t := range types {
@@ -250,76 +296,75 @@ func (v *verifier) results() {
 	}
 	names := map[string]bool{}
 	for _, o := range v.g.Outputs {
-		if !validValueName(o.Name) || names[o.Name] {
-			v.report(RuleOutput, Pos{}, "", "output %q is not a valid name or is given twice", o.Name)
+		if !validValueName(o.Name) || !isNameStart(o.Name[0]) || names[o.Name] {
+			v.report(RuleOutput, o.Pos, "", "output %q is not a valid name or is given twice", o.Name)
 		}
 		names[o.Name] = true
 		if !v.defined[o.Value] {
-			v.report(RuleDominance, Pos{}, "", "output %s is not a value of this graph", o.Name)
+			v.report(RuleDominance, o.Pos, "", "output %s is not a value of this graph", o.Name)
 		}
 	}
 	updated := map[*Value]bool{}
 	for _, u := range v.g.Updates {
 		switch {
-		case u.State.Kind != StateValue || !v.defined[u.State]:
-			v.report(RuleUpdate, Pos{}, "", "update of %s, which is not a state of this graph", u.State)
+		case !v.defined[u.State] || u.State.Kind != StateValue:
+			v.report(RuleUpdate, u.Pos, "", "update of %v, which is not a state of this graph", u.State)
 		case !v.defined[u.Value]:
-			v.report(RuleDominance, Pos{}, "", "update of %s by a value that is not of this graph", u.State)
+			v.report(RuleDominance, u.Pos, "", "update of %s by a value that is not of this graph", u.State)
 		case updated[u.State]:
-			v.report(RuleUpdate, u.State.Pos, "", "%s is updated twice", u.State)
+			v.report(RuleUpdate, u.Pos, "", "%s is updated twice", u.State)
 		case !u.Value.Type.Equal(u.State.Type):
-			v.report(RuleUpdate, u.State.Pos, "", "%s : %s is updated by %s", u.State, u.State.Type, u.Value.Type)
-		case poolOf(u.Value) != u.State:
-			v.report(RuleUpdate, u.State.Pos, "", "%s is updated by %s, which does not derive from it by scatter_rows", u.State, u.Value)
+			v.report(RuleUpdate, u.Pos, "", "%s : %s is updated by %s", u.State, u.State.Type, u.Value.Type)
+		case v.pool[u.Value] != u.State:
+			v.report(RuleUpdate, u.Pos, "", "%s is updated by %s, which does not derive from it by scatter_rows", u.State, u.Value)
 		}
 		updated[u.State] = true
 	}
 	v.stateUse()
 }
 
-// poolOf follows a chain of scatter_rows back to the state it writes, or nil.
-func poolOf(v *Value) *Value {
-	for v.Kind == OpResult && v.Op.Def.Name == "scatter_rows" {
-		v = v.Op.Args[0]
+// written is the state whose pool op writes, or nil.
+func (v *verifier) written(op *Op) *Value {
+	if op == nil || op.Def == nil || op.Def.Name != "scatter_rows" || len(op.Args) == 0 || len(op.Results) == 0 {
+		return nil
 	}
-	if v.Kind == StateValue {
-		return v
-	}
-	return nil
+	return v.pool[op.Args[0]]
 }
 
 // stateUse rejects a use of a pool's old value after it was written: writes are
 // in place, so the old value is gone. The last write of a chain is the one that
 // updates the state; a write that no update keeps is an error too.
 func (v *verifier) stateUse() {
-	written := map[*Value]*Op{} // pool value -> the scatter that replaced it
+	by := map[*Value]*Op{} // pool value -> the scatter that replaced it
 	kept := map[*Value]bool{}
 	for _, u := range v.g.Updates {
 		kept[u.Value] = true
 	}
 	use := func(x *Value, pos Pos, loc, who string) {
-		if w := written[x]; w != nil {
+		if w := by[x]; w != nil {
 			v.report(RuleStateUse, pos, loc, "%s uses %s after %s wrote that pool", who, x, w.Where())
 		}
 	}
 	for _, op := range v.g.Ops {
+		if op == nil || op.Def == nil {
+			continue
+		}
 		for _, a := range op.Args {
 			use(a, op.Pos, op.Loc, op.Def.Name)
 		}
-		if op.Def.Name == "scatter_rows" && len(op.Args) > 0 && poolOf(op.Args[0]) != nil {
-			written[op.Args[0]] = op
+		if v.written(op) != nil {
+			if slices.Contains(op.Args[1:], op.Args[0]) {
+				v.report(RuleStateUse, op.Pos, op.Loc, "scatter_rows reads %s while it writes that pool", op.Args[0])
+			}
+			by[op.Args[0]] = op
 		}
 	}
 	for _, o := range v.g.Outputs {
-		use(o.Value, Pos{}, "", "output "+o.Name)
+		use(o.Value, o.Pos, "", "output "+o.Name)
 	}
 	for _, op := range v.g.Ops {
-		if op.Def.Name != "scatter_rows" || len(op.Results) == 0 {
-			continue
-		}
-		r := op.Results[0]
-		if poolOf(r) != nil && written[r] == nil && !kept[r] {
-			v.report(RuleUpdate, op.Pos, op.Loc, "scatter_rows writes %s, but no update keeps the result", poolOf(r))
+		if s := v.written(op); s != nil && by[op.Results[0]] == nil && !kept[op.Results[0]] {
+			v.report(RuleUpdate, op.Pos, op.Loc, "scatter_rows writes %s, but no update keeps the result", s)
 		}
 	}
 }

@@ -1,0 +1,82 @@
+package cli
+
+import (
+	"fmt"
+
+	"github.com/kiln-project/kiln/ir"
+	"github.com/kiln-project/kiln/models/dsv4"
+	"github.com/kiln-project/kiln/passes"
+)
+
+const dumpHelp = `Prints the graph of an entry as .kir text, from config.json alone.
+
+  prefill  T token rows of B requests, logits of O of them
+  decode   one token of each of B requests (T = O = B)
+  verify   K drafts after one token of each request (T = O = B*(K+1))
+  draft    the MTP step
+  pack     what is computed from weights alone, once, when they are bound`
+
+func runDump(e *env, f *flags, _ []string) error {
+	o, err := options(f, false)
+	if err != nil {
+		return err
+	}
+	_, m, err := graphs(f.text("model"), o)
+	if err != nil {
+		return err
+	}
+	name := f.text("entry")
+	g := entryGraph(m, name)
+	if g == nil {
+		if name == string(dsv4.Draft) || name == passes.PackGraph {
+			return refuse(fmt.Errorf("--entry %s: this model has no such graph", name), "")
+		}
+		return usagef("kiln dump --help", "--entry: unknown entry %q: want prefill, decode, verify, draft or pack", name)
+	}
+	bind, err := dumpBinding(name, f.number("tokens"), f.number("batch"))
+	if err != nil {
+		return err
+	}
+	if len(bind) > 0 {
+		if g, err = ir.Bind(g, bind); err != nil {
+			return err
+		}
+	}
+	return ir.Print(e.stdout, g)
+}
+
+// dumpBinding turns --tokens and --batch into the entry's symbols; 0 is unbound.
+func dumpBinding(entry string, tokens, batch int) (map[string]int, error) {
+	if tokens < 0 || batch < 0 {
+		return nil, usagef("kiln dump --help", "--tokens and --batch must not be negative")
+	}
+	bind := map[string]int{}
+	set := func(sym string, n int) {
+		if n > 0 {
+			bind[sym] = n
+		}
+	}
+	switch entry {
+	case string(dsv4.Decode):
+		if tokens > 0 && batch > 0 && tokens != batch {
+			return nil, usagef("", "entry decode has one token per request: --tokens %d and --batch %d differ", tokens, batch)
+		}
+		set("B", max(tokens, batch))
+	case string(dsv4.Verify):
+		set("B", batch)
+		if tokens > 0 {
+			if batch == 0 || tokens%batch != 0 || tokens == batch {
+				return nil, usagef("kiln dump --entry verify --tokens 8 --batch 2", "entry verify has K+1 tokens per request, K >= 1: --tokens %d needs a --batch that divides it", tokens)
+			}
+			set("K", tokens/batch-1)
+		}
+	case passes.PackGraph:
+		if tokens > 0 || batch > 0 {
+			return nil, usagef("", "entry pack has no token rows: --tokens and --batch do not apply")
+		}
+	default:
+		set("T", tokens)
+		set("B", batch)
+	}
+	return bind, nil
+}

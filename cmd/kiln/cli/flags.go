@@ -1,0 +1,205 @@
+package cli
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/pflag"
+)
+
+// flagDef is one row of the flag table: the only place where a flag, its
+// KILN_ variable and its default exist.
+type flagDef struct {
+	name     string // --max-new-tokens, and so KILN_MAX_NEW_TOKENS
+	def      any    // default: string, int, uint64, float64 or bool
+	commands []string
+	required bool
+	arg      string // placeholder in the help text
+	doc      string
+}
+
+// flagTable lists every flag of every command.
+var flagTable = []flagDef{
+	{name: "model", def: "", commands: []string{"run", "logits", "dump"}, required: true, arg: "DIR", doc: "model folder as Hugging Face ships it: config.json, *.safetensors, tokenizer.json"},
+	{name: "model", def: "", commands: []string{"tokenize"}, arg: "DIR", doc: "model folder with tokenizer.json"},
+	{name: "tokenizer", def: "", commands: []string{"tokenize"}, arg: "FILE", doc: "tokenizer.json, instead of --model"},
+
+	{name: "prompt", def: "", commands: []string{"run"}, arg: "TEXT", doc: "text to complete; tokenizer_config.json says whether the begin-of-sentence token is added"},
+	{name: "prompt-ids", def: "", commands: []string{"run"}, arg: "1,2,3", doc: "token ids to complete, used as given (also @FILE)"},
+	{name: "chat", def: "", commands: []string{"run"}, arg: "FILE.json", doc: "messages to answer: an array, or {messages, thinking_mode, drop_thinking}"},
+	{name: "thinking", def: false, commands: []string{"run"}, doc: "answer --chat in thinking mode"},
+	{name: "max-new-tokens", def: 128, commands: []string{"run"}, arg: "N", doc: "new tokens at most"},
+	{name: "ignore-eos", def: false, commands: []string{"run"}, doc: "go on after the end-of-sentence token"},
+	{name: "temperature", def: 0.0, commands: []string{"run"}, arg: "T", doc: "0 is greedy: the largest logit, ties to the lowest id"},
+	{name: "top-k", def: 0, commands: []string{"run"}, arg: "N", doc: "sample from the N largest logits; 0: all"},
+	{name: "top-p", def: 0.0, commands: []string{"run"}, arg: "P", doc: "sample from the smallest set with probability P; 0: all"},
+	{name: "seed", def: uint64(0), commands: []string{"run"}, arg: "S", doc: "of the sampling; equal seeds give equal text"},
+
+	{name: "ids", def: "", commands: []string{"logits"}, required: true, arg: "1,2,3", doc: "token ids; also @FILE, or F.safetensors:NAME"},
+	{name: "prefill", def: 0, commands: []string{"logits"}, required: true, arg: "N", doc: "how many ids are the prompt; each further one is a decode step"},
+	{name: "mtp", def: false, commands: []string{"logits"}, doc: "also run the MTP block at every position whose next id is known"},
+	{name: "out", def: "", commands: []string{"logits"}, required: true, arg: "F.safetensors", doc: "file to write"},
+
+	{name: "device", def: "ref", commands: []string{"run", "logits"}, arg: "D", doc: "what computes: ref, the tensor IR's own evaluator"},
+	{name: "numerics", def: "production", commands: []string{"run", "logits", "dump"}, arg: "N", doc: "production rounds caches to fp8 and fp4 as the model was trained; unrounded keeps bf16"},
+
+	{name: "decode", def: "", commands: []string{"tokenize"}, arg: "IDS", doc: "decode these ids instead of reading text"},
+	{name: "json", def: false, commands: []string{"run", "tokenize"}, doc: "print one JSON object on one line and nothing else"},
+
+	{name: "prefix", def: "", commands: []string{"compare"}, arg: "P", doc: "names in B are P + the names in A"},
+	{name: "max-rel", def: -1.0, commands: []string{"compare"}, arg: "X", doc: "exit 4 if a relative Frobenius error is above X"},
+
+	{name: "entry", def: "", commands: []string{"dump"}, required: true, arg: "E", doc: "prefill, decode, verify, draft or pack"},
+	{name: "tokens", def: 0, commands: []string{"dump"}, arg: "T", doc: "bind the number of token rows; 0 leaves it symbolic"},
+	{name: "batch", def: 0, commands: []string{"dump"}, arg: "B", doc: "bind the number of requests; 0 leaves it symbolic"},
+}
+
+// envPrefix starts every environment variable of kiln.
+const envPrefix = "KILN_"
+
+func (d flagDef) env() string {
+	return envPrefix + strings.ToUpper(strings.ReplaceAll(d.name, "-", "_"))
+}
+
+// flags are the values of one command's flags.
+type flags struct {
+	command string
+	set     *pflag.FlagSet
+	defs    []flagDef
+	fromEnv map[string]bool
+}
+
+func newFlags(command string, set *pflag.FlagSet) *flags {
+	f := &flags{command: command, set: set, fromEnv: map[string]bool{}}
+	set.SortFlags = false
+	for _, d := range flagTable {
+		if !slices.Contains(d.commands, command) {
+			continue
+		}
+		f.defs = append(f.defs, d)
+		doc := d.doc + " (" + d.env() + ")"
+		if d.arg != "" {
+			doc = "`" + d.arg + "` " + doc
+		}
+		if d.required {
+			doc += ", required"
+		}
+		switch v := d.def.(type) {
+		case string:
+			set.String(d.name, v, doc)
+		case int:
+			set.Int(d.name, v, doc)
+		case uint64:
+			set.Uint64(d.name, v, doc)
+		case float64:
+			set.Float64(d.name, v, doc)
+		case bool:
+			set.Bool(d.name, v, doc)
+		default:
+			panic(fmt.Sprintf("flag table: --%s has a default of type %T", d.name, v))
+		}
+	}
+	return f
+}
+
+// checkEnvironment refuses KILN_ variables that no flag has.
+func checkEnvironment(e *env) error {
+	known := map[string]bool{}
+	for _, d := range flagTable {
+		known[d.env()] = true
+	}
+	vars := slices.Clone(e.getenv)
+	slices.Sort(vars)
+	for _, kv := range vars {
+		name, _, _ := strings.Cut(kv, "=")
+		if strings.HasPrefix(name, envPrefix) && !known[name] {
+			return usagef("unset "+name, "environment variable %s: no flag of that name", name)
+		}
+	}
+	return nil
+}
+
+// readEnvironment fills in flags that the command line does not give.
+func (f *flags) readEnvironment(environ []string) error {
+	for _, d := range f.defs {
+		if f.set.Changed(d.name) {
+			continue
+		}
+		for _, kv := range environ {
+			name, val, _ := strings.Cut(kv, "=")
+			if name != d.env() {
+				continue
+			}
+			if err := f.set.Set(d.name, val); err != nil {
+				return usagef("kiln "+f.command+" --help", "environment variable %s: %v", name, err)
+			}
+			f.fromEnv[d.name] = true
+		}
+	}
+	return nil
+}
+
+func (f *flags) required() error {
+	for _, d := range f.defs {
+		if d.required && !f.set.Changed(d.name) {
+			return usagef("kiln "+f.command+" --help", "%s needs --%s", f.command, d.name)
+		}
+	}
+	return nil
+}
+
+func (f *flags) given(name string) bool { return f.set.Changed(name) }
+
+// oneOf checks that exactly one of the flags is given. On the command line a
+// flag wins over the environment variables of the others.
+func (f *flags) oneOf(names ...string) (string, error) {
+	var cmd, env []string
+	for _, n := range names {
+		if f.given(n) && f.fromEnv[n] {
+			env = append(env, n)
+		} else if f.given(n) {
+			cmd = append(cmd, n)
+		}
+	}
+	if len(cmd) == 0 {
+		cmd = env
+	}
+	if len(cmd) != 1 {
+		list := "--" + strings.Join(names, ", --")
+		return "", usagef("kiln "+f.command+" --help", "%s needs exactly one of %s, got %d", f.command, list, len(cmd))
+	}
+	return cmd[0], nil
+}
+
+func (f *flags) text(name string) string { return f.set.Lookup(name).Value.String() }
+
+func (f *flags) boolean(name string) bool { v, _ := f.set.GetBool(name); return v }
+func (f *flags) number(name string) int   { v, _ := f.set.GetInt(name); return v }
+func (f *flags) float(name string) float64 {
+	v, _ := f.set.GetFloat64(name)
+	return v
+}
+func (f *flags) seed(name string) uint64 { v, _ := f.set.GetUint64(name); return v }
+
+// parseIDs reads "1,2,3" (spaces and newlines separate too, and a JSON array's
+// brackets are allowed).
+func parseIDs(text string) ([]int32, error) {
+	text = strings.TrimSpace(text)
+	if strings.HasPrefix(text, "[") && strings.HasSuffix(text, "]") {
+		text = text[1 : len(text)-1]
+	}
+	var ids []int32
+	for i, s := range strings.FieldsFunc(text, func(r rune) bool { return r == ',' || r == ' ' || r == '\n' || r == '\t' || r == '\r' }) {
+		n, err := strconv.ParseInt(s, 10, 32)
+		if err != nil {
+			return nil, fmt.Errorf("id %d: %q is not a 32-bit integer", i, s)
+		}
+		ids = append(ids, int32(n))
+	}
+	if len(ids) == 0 {
+		return nil, fmt.Errorf("no ids")
+	}
+	return ids, nil
+}

@@ -1,0 +1,171 @@
+package cli
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/kiln-project/kiln/ir"
+	"github.com/kiln-project/kiln/models/dsv4"
+	"github.com/kiln-project/kiln/passes"
+	"github.com/kiln-project/kiln/runtime/engine"
+	"github.com/kiln-project/kiln/runtime/weights"
+)
+
+// graphs builds and prepares every entry of a model from its config alone.
+func graphs(dir string, o dsv4.Options) (*dsv4.Config, *passes.Module, error) {
+	c, err := loadConfig(dir)
+	if err != nil {
+		return nil, nil, err
+	}
+	m := &passes.Module{}
+	for _, entry := range dsv4.Entries {
+		if entry == dsv4.Draft && c.NextN == 0 {
+			continue
+		}
+		g, err := dsv4.Build(c, entry, o)
+		if err != nil {
+			return nil, nil, err
+		}
+		m.Entries = append(m.Entries, g)
+	}
+	return c, m, passes.Run(m)
+}
+
+// loadConfig tells a missing file (failed) from a model that is not supported
+// (refused).
+func loadConfig(dir string) (*dsv4.Config, error) {
+	path := filepath.Join(dir, "config.json")
+	if _, err := os.Stat(path); err != nil {
+		return nil, &codedError{exitFailed, fmt.Errorf("model folder %s: %w", dir, err), "kiln run --model testdata/tiny-dsv4 --prompt 'package main'"}
+	}
+	c, err := dsv4.LoadConfig(dir)
+	return c, refuse(err, "")
+}
+
+// options reads the flags that change the graph.
+func options(f *flags, taps bool) (dsv4.Options, error) {
+	o := dsv4.DefaultOptions()
+	n, err := dsv4.ParseNumerics(f.text("numerics"))
+	if err != nil {
+		return o, usagef("--numerics production", "--numerics: %v", err)
+	}
+	o.Numerics, o.Taps = n, taps
+	return o, nil
+}
+
+// session is a model with its weights bound, ready for one request.
+type session struct {
+	config *dsv4.Config
+	engine *engine.Engine
+	layout engine.Layout
+	device string
+	close  func() error
+}
+
+// openModel binds a model's weights on the device that --device names.
+func openModel(f *flags, taps bool) (*session, func(positions int) (*engine.Seq, error), error) {
+	device := f.text("device")
+	if device != "ref" {
+		return nil, nil, refuse(fmt.Errorf("--device %s: this version has only ref, the tensor IR's own evaluator", device), "--device ref")
+	}
+	o, err := options(f, taps)
+	if err != nil {
+		return nil, nil, err
+	}
+	dir := f.text("model")
+	c, m, err := graphs(dir, o)
+	if err != nil {
+		return nil, nil, err
+	}
+	layout, err := engine.LayoutOf(m.Entries[0])
+	if err != nil {
+		return nil, nil, err
+	}
+	file, err := weights.Open(dir)
+	if err != nil {
+		return nil, nil, err
+	}
+	exec, err := engine.NewRef(m.Entries, m.Pack, engine.CheckpointSource{File: file})
+	if err != nil {
+		file.Close()
+		return nil, nil, err
+	}
+	s := &session{config: c, layout: layout, device: exec.Device(), close: file.Close}
+	// place makes pools for one request of that many positions.
+	place := func(positions int) (*engine.Seq, error) {
+		pages := layout.Pages(positions)
+		if s.engine, err = engine.New(exec, layout, 1, pages); err != nil {
+			return nil, err
+		}
+		return s.engine.NewSeq(0, pages)
+	}
+	return s, place, nil
+}
+
+// readIDs reads ids given as text, @FILE or F.safetensors:NAME.
+func readIDs(arg string) ([]int32, error) {
+	if path, ok := strings.CutPrefix(arg, "@"); ok {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return nil, err
+		}
+		ids, err := parseIDs(string(text))
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", path, err)
+		}
+		return ids, nil
+	}
+	if path, name, ok := strings.Cut(arg, ".safetensors:"); ok {
+		return idsOfTensor(path+".safetensors", name)
+	}
+	return parseIDs(arg)
+}
+
+func idsOfTensor(path, name string) ([]int32, error) {
+	file, err := weights.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	t, err := file.Lookup(name)
+	if err != nil {
+		return nil, err
+	}
+	v, err := t.Int64s()
+	if err != nil {
+		return nil, err
+	}
+	ids := make([]int32, len(v))
+	for i, x := range v {
+		if int64(int32(x)) != x {
+			return nil, fmt.Errorf("%s: tensor %s: id %d is %d, not a 32-bit integer", path, name, i, x)
+		}
+		ids[i] = int32(x)
+	}
+	return ids, nil
+}
+
+// checkVocabulary refuses ids that the model does not have.
+func checkVocabulary(ids []int32, vocab int, what string) error {
+	for i, id := range ids {
+		if id < 0 || int(id) >= vocab {
+			return refuse(fmt.Errorf("%s: id %d at index %d is out of vocabulary (0..%d)", what, id, i, vocab-1), "")
+		}
+	}
+	return nil
+}
+
+// entryGraph finds an entry, or the pack graph, by name.
+func entryGraph(m *passes.Module, name string) *ir.Graph {
+	if name == passes.PackGraph {
+		return m.Pack
+	}
+	for _, g := range m.Entries {
+		if g.Name == name {
+			return g
+		}
+	}
+	return nil
+}

@@ -1,0 +1,229 @@
+package cli
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/kiln-project/kiln/models/dsv4"
+	"github.com/kiln-project/kiln/runtime/engine"
+	"github.com/kiln-project/kiln/runtime/tokenizer"
+)
+
+const runHelp = `Completes a prompt and streams the text. One line on standard error sums up:
+device, sampling, tokens, tokens per second, time to the first token, peak memory.
+
+Generation stops at the end-of-sentence token, which is kept in the ids and left
+out of the text; with --ignore-eos it goes on to --max-new-tokens.`
+
+// runResult is the JSON of run.
+type runResult struct {
+	PromptIDs []int32 `json:"prompt_ids"`
+	IDs       []int32 `json:"ids"` // new tokens
+	Text      string  `json:"text"`
+	PrefillS  float64 `json:"prefill_s"` // prompt in, first token out
+	DecodeS   float64 `json:"decode_s"`  // the other tokens
+	// TokensPerS is the rate of the decode steps; of a single token, its own.
+	TokensPerS float64 `json:"tokens_per_s"`
+	Device     string  `json:"device"`
+}
+
+func runRun(e *env, f *flags, _ []string) error {
+	sampling := engine.Sampling{Temperature: f.float("temperature"), TopK: f.number("top-k"), TopP: f.float("top-p"), Seed: f.seed("seed")}
+	if err := sampling.Check(); err != nil {
+		return usagef("kiln run --temperature 0.7 ...", "%v", err)
+	}
+	if f.number("max-new-tokens") < 1 {
+		return usagef("kiln run --help", "--max-new-tokens is %d, want at least 1", f.number("max-new-tokens"))
+	}
+	tok, prompt, err := readPrompt(f)
+	if err != nil {
+		return err
+	}
+	progress := newProgress(e)
+	defer progress.clear()
+	progress.say("loading %s", f.text("model"))
+	s, place, err := openModel(f, false)
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	if tok.VocabSize() > s.layout.Vocab {
+		return refuse(fmt.Errorf("the tokenizer has %d tokens, the model %d", tok.VocabSize(), s.layout.Vocab), "")
+	}
+	req := engine.Request{Prompt: prompt, MaxNew: f.number("max-new-tokens"), Sampling: sampling}
+	if !f.boolean("ignore-eos") {
+		if req.Stop, err = stopTokens(f.text("model"), s.config); err != nil {
+			return err
+		}
+	}
+	if err := s.layout.Check(req); err != nil {
+		return refuse(err, "")
+	}
+	seq, err := place(len(prompt) + req.MaxNew)
+	if err != nil {
+		return err
+	}
+	return generate(e, f, s, seq, req, tok, progress)
+}
+
+func generate(e *env, f *flags, s *session, seq *engine.Seq, req engine.Request, tok *tokenizer.Tokenizer, progress *progress) error {
+	asJSON := f.boolean("json")
+	var first time.Duration
+	var text strings.Builder
+	stream := tok.NewStream()
+	show := func(piece string) error {
+		text.WriteString(piece)
+		if asJSON {
+			return nil
+		}
+		_, err := fmt.Fprint(e.stdout, piece)
+		return err
+	}
+	ids, stats, err := s.engine.Generate(e.ctx, seq, req,
+		func(done int) { progress.say("prompt %d/%d", done, len(req.Prompt)) },
+		func(id int32) error {
+			if first == 0 {
+				first = time.Since(e.started)
+				progress.clear()
+			}
+			if slices.Contains(req.Stop, id) {
+				return nil
+			}
+			return show(stream.Push(id))
+		})
+	if flushErr := show(stream.Flush()); err == nil {
+		err = flushErr
+	}
+	if !asJSON && text.Len() > 0 && !strings.HasSuffix(text.String(), "\n") {
+		fmt.Fprintln(e.stdout)
+	}
+	if err != nil {
+		return err
+	}
+	if err := stream.Err(); err != nil {
+		return err
+	}
+	r := runResult{
+		PromptIDs: req.Prompt, IDs: ids, Text: text.String(), Device: s.device,
+		PrefillS: stats.Prefill.Seconds(), DecodeS: stats.Decode.Seconds(), TokensPerS: rate(len(ids), stats),
+	}
+	if asJSON {
+		return printJSON(e.stdout, r)
+	}
+	fmt.Fprintf(e.stderr, "%s | %s | %s numerics | %d prompt + %d new tokens | %.1f tokens/s | first token after %.2f s | peak memory %s\n",
+		deviceLine(s.device), req.Sampling, f.text("numerics"), len(req.Prompt), len(ids), r.TokensPerS, first.Seconds(), peakMemory())
+	return nil
+}
+
+func rate(tokens int, st engine.Stats) float64 {
+	if tokens > 1 && st.Decode > 0 {
+		return float64(tokens-1) / st.Decode.Seconds()
+	}
+	return float64(tokens) / max(st.Prefill.Seconds(), 1e-9)
+}
+
+// readPrompt loads the tokenizer and makes the prompt's ids.
+func readPrompt(f *flags) (*tokenizer.Tokenizer, []int32, error) {
+	from, err := f.oneOf("prompt", "prompt-ids", "chat")
+	if err != nil {
+		return nil, nil, err
+	}
+	if f.boolean("thinking") && from != "chat" {
+		return nil, nil, usagef("kiln run --chat FILE.json --thinking", "--thinking applies to --chat only")
+	}
+	dir := f.text("model")
+	if _, err := loadConfig(dir); err != nil { // the clearer message when the folder is wrong
+		return nil, nil, err
+	}
+	tok, err := tokenizer.Load(filepath.Join(dir, "tokenizer.json"))
+	if err != nil {
+		return nil, nil, err
+	}
+	var ids []int32
+	switch from {
+	case "prompt":
+		ids, err = promptText(dir, tok, f.text("prompt"))
+	case "prompt-ids":
+		if ids, err = readIDs(f.text("prompt-ids")); err != nil {
+			err = usagef("kiln run --prompt-ids 1,2,3", "--prompt-ids: %v", err)
+		}
+	default:
+		ids, err = promptChat(f, tok, f.text("chat"))
+	}
+	return tok, ids, err
+}
+
+// promptText encodes a plain prompt; tokenizer_config.json says what goes around it.
+func promptText(dir string, tok *tokenizer.Tokenizer, text string) ([]int32, error) {
+	c, err := tokenizer.LoadConfig(dir)
+	if err != nil {
+		return nil, err
+	}
+	if c.AddEOS {
+		return nil, refuse(fmt.Errorf("%s: add_eos_token is true: a prompt that ends with the end-of-sentence token has no continuation", filepath.Join(dir, "tokenizer_config.json")), "")
+	}
+	ids := tok.Encode(text)
+	if c.AddBOS {
+		id, ok := tok.ID(c.BOS)
+		if !ok {
+			return nil, refuse(fmt.Errorf("tokenizer_config.json: add_bos_token is true and bos_token %q is not in the tokenizer", c.BOS), "")
+		}
+		ids = append([]int32{id}, ids...)
+	}
+	if len(ids) == 0 {
+		return nil, usagef("kiln run --prompt 'package main'", "--prompt is empty")
+	}
+	return ids, nil
+}
+
+// promptChat encodes a chat. The begin-of-sentence token is part of its text.
+func promptChat(f *flags, tok *tokenizer.Tokenizer, path string) ([]int32, error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	chat, err := dsv4.ParseChat(data)
+	if err != nil {
+		return nil, refuse(fmt.Errorf("%s: %w", path, err), "")
+	}
+	if f.given("thinking") {
+		mode := "chat"
+		if f.boolean("thinking") {
+			mode = "thinking"
+		}
+		if chat.ThinkingMode != "" && chat.ThinkingMode != mode {
+			return nil, refuse(fmt.Errorf("%s: thinking_mode is %q and --thinking is %v", path, chat.ThinkingMode, f.boolean("thinking")), "leave --thinking out")
+		}
+		chat.ThinkingMode = mode
+	}
+	prompt, err := dsv4.EncodeChat(chat)
+	if err != nil {
+		return nil, refuse(fmt.Errorf("%s: %w", path, err), "")
+	}
+	needed, err := dsv4.ChatTokens(chat)
+	if err != nil {
+		return nil, err
+	}
+	for _, t := range needed {
+		if _, ok := tok.ID(t); !ok {
+			return nil, refuse(fmt.Errorf("--chat: the tokenizer lacks the special token %s", t), "kiln run --prompt TEXT")
+		}
+	}
+	return tok.Encode(prompt), nil
+}
+
+// stopTokens are generation_config.json's end tokens, else config.json's.
+func stopTokens(dir string, c *dsv4.Config) ([]int32, error) {
+	g, err := dsv4.LoadGeneration(dir)
+	if err != nil {
+		return nil, refuse(err, "")
+	}
+	if g.EOS != nil {
+		return g.EOS, nil
+	}
+	return c.EOS, nil
+}

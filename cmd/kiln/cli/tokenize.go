@@ -1,0 +1,80 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"path/filepath"
+
+	"github.com/kiln-project/kiln/runtime/tokenizer"
+)
+
+const tokenizeHelp = `Reads all of standard input and prints its token ids. No begin-of-sentence
+token is added; special tokens in the text are recognised.`
+
+func runTokenize(e *env, f *flags, _ []string) error {
+	from, err := f.oneOf("model", "tokenizer")
+	if err != nil {
+		return err
+	}
+	path := f.text(from)
+	if from == "model" {
+		path = filepath.Join(path, "tokenizer.json")
+	}
+	tok, err := tokenizer.Load(path)
+	if err != nil {
+		return err
+	}
+	var ids []int32
+	if f.given("decode") {
+		if ids, err = readIDs(f.text("decode")); err != nil {
+			return usagef("kiln tokenize --decode 1,2,3", "--decode: %v", err)
+		}
+	} else {
+		text, err := io.ReadAll(e.stdin)
+		if err != nil {
+			return err
+		}
+		ids = tok.Encode(string(text))
+	}
+	decoded, err := tok.Decode(ids)
+	if err != nil {
+		return refuse(err, "")
+	}
+	if f.boolean("json") {
+		return printJSON(e.stdout, struct {
+			IDs     []int32 `json:"ids"`
+			Decoded string  `json:"decoded"`
+		}{notNil(ids), decoded})
+	}
+	if f.given("decode") {
+		_, err = io.WriteString(e.stdout, decoded)
+		return err
+	}
+	for i, id := range ids {
+		sep := " "
+		if i == len(ids)-1 {
+			sep = "\n"
+		}
+		if _, err := fmt.Fprintf(e.stdout, "%d%s", id, sep); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// notNil makes an empty list print as [].
+func notNil(ids []int32) []int32 {
+	if ids == nil {
+		return []int32{}
+	}
+	return ids
+}
+
+// printJSON writes one line. Characters stand for themselves: the text is not
+// meant for HTML.
+func printJSON(w io.Writer, v any) error {
+	enc := json.NewEncoder(w)
+	enc.SetEscapeHTML(false)
+	return enc.Encode(v)
+}
