@@ -47,9 +47,9 @@ type dimAtom struct {
 // Limits on expressions, far beyond any real graph: what hostile text may cost.
 const (
 	maxDimValue = math.MaxInt32 // of an extent, and of every number in text
-	maxDimTerms = 64
+	maxDimTerms = 64   // and factors of a term
 	maxDimDepth = 64   // of parentheses
-	maxDimText  = 4096 // bytes of the canonical text
+	maxDimText  = 1024 // bytes of the canonical text
 	maxDimInt   = 1 << 62
 )
 
@@ -242,7 +242,7 @@ func (d Dim) Mul(e Dim) Dim {
 			}
 			sort.Slice(atoms, func(i, j int) bool { return atoms[i].key < atoms[j].key })
 			p := dimTerm{coef: mulInt(a.coef, b.coef), atoms: atoms, key: atomsKey(atoms)}
-			if p.outOfRange() {
+			if p.outOfRange() || len(atoms) > maxDimTerms {
 				return Dim{x: outOfRange}
 			}
 			terms = mergeTerms(terms, []dimTerm{p}, 1)
@@ -263,7 +263,7 @@ func atomsKey(atoms []dimAtom) string {
 }
 
 // Div returns the floor of d/den for den >= 1. Multiples of den leave the
-// floor, so (4*T+3)/4 and T have one normal form.
+// floor, so (4*T+3)/4 and T have one normal form, as have (5*T)/4 and T+T/4.
 func (d Dim) Div(den int) Dim {
 	k := int64(den)
 	switch {
@@ -275,12 +275,12 @@ func (d Dim) Div(den int) Dim {
 	whole, rest := Dim{n: floorDiv(d.n, k)}, Dim{n: d.n - k*floorDiv(d.n, k)}
 	var outT, inT []dimTerm
 	for _, t := range d.terms() {
-		if t.coef%k == 0 {
-			t.coef /= k
-			outT = append(outT, t)
-		} else {
-			inT = append(inT, t)
+		out, in := t, t
+		out.coef = floorDiv(t.coef, k)
+		if in.coef -= k * out.coef; in.coef != 0 {
+			inT = append(inT, in)
 		}
+		outT = append(outT, out)
 	}
 	whole = newDim(whole.n, outT)
 	if len(inT) == 0 {
@@ -353,6 +353,9 @@ func ParseDim(text string, resolve func(name string) (Dim, error)) (Dim, error) 
 	d, err := p.sum()
 	if p.peek(); err == nil && p.i < len(p.s) {
 		err = fmt.Errorf("unexpected %s", clip(p.s[p.i:]))
+	}
+	if err == nil {
+		err = d.check()
 	}
 	if err != nil {
 		return Dim{}, fmt.Errorf("dimension %s: %w", clip(text), err)

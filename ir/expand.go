@@ -50,12 +50,9 @@ func (b *Builder) expandOp(d *OpDef, attrs Attrs, args []*Value, depth int) []*V
 		b.g.Ops = append(b.g.Ops, o)
 		return o.Results
 	}
-	// The decomposition is built on its own, so that the composites in it can be
-	// expanded in turn.
-	inner := &Builder{g: &Graph{Name: b.g.Name}, loc: b.loc, byName: map[string]*Value{}}
-	results := d.Decompose(inner, o)
-	if inner.err != nil {
-		b.fail("decomposition of %s: %w", d.Name, inner.err)
+	ops, results, err := Decompose(o)
+	if err != nil {
+		b.fail("%w", err)
 		return placeholders(len(d.Results))
 	}
 	m := map[*Value]*Value{}
@@ -65,7 +62,7 @@ func (b *Builder) expandOp(d *OpDef, attrs Attrs, args []*Value, depth int) []*V
 		}
 		return v // an operand of the composite
 	}
-	for _, op := range inner.g.Ops {
+	for _, op := range ops {
 		in := make([]*Value, len(op.Args))
 		for i, a := range op.Args {
 			in[i] = get(a)
@@ -75,15 +72,8 @@ func (b *Builder) expandOp(d *OpDef, attrs Attrs, args []*Value, depth int) []*V
 		}
 	}
 	out := make([]*Value, len(results))
-	if len(results) != len(o.Results) {
-		b.fail("decomposition of %s gives %d results, want %d", d.Name, len(results), len(o.Results))
-		return placeholders(len(d.Results))
-	}
 	for i, r := range results {
 		out[i] = get(r)
-		if b.err == nil && !out[i].Type.Equal(o.Results[i].Type) {
-			b.fail("decomposition of %s: result %s is %s, inferred %s", d.Name, d.Results[i], out[i].Type, o.Results[i].Type)
-		}
 	}
 	return out
 }

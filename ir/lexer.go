@@ -60,6 +60,7 @@ type scanner struct {
 	bol  int // offset of the current line's first byte
 	pos  lexer.Position
 	prev [3]string // the tokens before: "let" NAME "=" starts an expression
+	line int       // of the last of them
 }
 
 // Next implements lexer.Lexer.
@@ -78,6 +79,7 @@ func (s *scanner) Next() (lexer.Token, error) {
 		tok.Value = strings.TrimRight(tok.Value, " \t\r")
 	}
 	s.prev[0], s.prev[1], s.prev[2] = s.prev[1], s.prev[2], tok.Value
+	s.line = s.pos.Line
 	return tok, nil
 }
 
@@ -127,6 +129,9 @@ func (s *scanner) scan(t string) (lexer.TokenType, int, error) {
 	}
 	switch {
 	case s.prev[0] == "let" && s.prev[2] == "=":
+		if s.pos.Line != s.line {
+			return 0, 0, fmt.Errorf("let %s = without an expression on the same line", s.prev[1])
+		}
 		return tokLetExpr, lineEnd(t), nil
 	case c == '%', c == '@', c == '!':
 		n := name(1, ".*")

@@ -95,6 +95,9 @@ func init() {
 				if err := firstErr(o.want(0, 2, BF16), wantScaled(o, 1, 2), wantScaled(o, 2, 2), wantScaled(o, 3, 2), o.want(4, 2, F32)); err != nil {
 					return nil, err
 				}
+				if o.Float("limit") < 0 {
+					return nil, fmt.Errorf("limit %v: want limit >= 0", o.Float("limit"))
+				}
 				i, d := w1.Dims[0], x.Dims[1]
 				return []Type{x}, firstErr(o.wantDims(1, i, d), o.wantDims(2, i, d), o.wantDims(3, d, i), o.wantDims(4, x.Dims[0], Int(1)), o.wantBlocks(0, 1, actBlock), o.wantBlocks(1, 0, actBlock))
 			},
@@ -116,6 +119,9 @@ func init() {
 				x, w1, ids := o.Args[0].Type, o.Args[1].Type, o.Args[4].Type
 				if err := firstErr(o.want(0, 2, BF16), wantScaled(o, 1, 3), wantScaled(o, 2, 3), wantScaled(o, 3, 3), o.want(4, 2, I32), o.want(5, 2, F32)); err != nil {
 					return nil, err
+				}
+				if o.Float("limit") < 0 {
+					return nil, fmt.Errorf("limit %v: want limit >= 0", o.Float("limit"))
 				}
 				e, i, d := w1.Dims[0], w1.Dims[1], x.Dims[1]
 				return []Type{T(F32, x.Dims...)}, firstErr(o.wantDims(1, e, i, d), o.wantDims(2, e, i, d), o.wantDims(3, e, d, i), o.wantDims(4, x.Dims[0], ids.Dims[1]), o.wantDims(5, ids.Dims...), o.wantBlocks(0, 1, actBlock), o.wantBlocks(1, 1, actBlock))

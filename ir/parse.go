@@ -29,6 +29,7 @@ type graphAST struct {
 }
 
 type metaAST struct {
+	Pos lexer.Position
 	Key string `parser:"@Ident '='"`
 	Val string `parser:"@String"`
 }
@@ -111,7 +112,7 @@ func ParseUnverified(filename, text string) ([]*Graph, error) {
 	if err != nil {
 		var at participle.Error
 		if errors.As(err, &at) {
-			return nil, &ParseError{fromLexer(at.Position()), at.Message()}
+			return nil, &ParseError{fromLexer(at.Position()), syntaxMessage(at.Message())}
 		}
 		return nil, fmt.Errorf("%s: %w", filename, err)
 	}
@@ -133,6 +134,27 @@ func ParseUnverified(filename, text string) ([]*Graph, error) {
 		out = append(out, g)
 	}
 	return out, nil
+}
+
+// astNames are what stands for a part of the grammar in messages.
+var astNames = map[string]string{"MetaAST": `name = "text"`, "AttrAST": "name = value", "SymAST": "a symbol"}
+
+// syntaxMessage cuts participle's message: of what it expected only the first
+// element is of use.
+func syntaxMessage(msg string) string {
+	msg = strings.Replace(msg, `unexpected token "<EOF>"`, "unexpected end of text", 1)
+	head, expected, ok := strings.Cut(msg, " (expected ")
+	if !ok {
+		return msg
+	}
+	first, _, _ := strings.Cut(strings.TrimSuffix(expected, ")"), " ")
+	if expected[0] == '(' { // alternatives
+		first, _, _ = strings.Cut(expected[1:], ")")
+	}
+	if name, ok := astNames[first]; ok {
+		first = name
+	}
+	return head + ", expected " + first
 }
 
 // ParseOne is Parse for text that holds exactly one graph.
@@ -182,7 +204,7 @@ func (r *resolver) graph(a *graphAST) (*Graph, error) {
 	for _, m := range a.Meta {
 		s, err := strconv.Unquote(m.Val)
 		if err != nil {
-			return nil, errAt(a.Pos, "graph attribute %s: %s is not a valid string", m.Key, m.Val)
+			return nil, errAt(m.Pos, "graph attribute %s: %s is not a valid string", m.Key, m.Val)
 		}
 		g.Meta = append(g.Meta, Meta{m.Key, s})
 	}

@@ -166,7 +166,7 @@ func (v *verifier) declarations() {
 				v.report(RuleName, x.Pos, "", "%s is declared twice", x)
 			}
 			names[x.Name] = true
-			if !validValueName(strings.Replace(x.Name, "*", "0", 1)) || x.Kind != WeightValue && strings.Contains(x.Name, "*") {
+			if !validValueName(strings.ReplaceAll(x.Name, "*", "0")) || x.Kind != WeightValue && strings.Contains(x.Name, "*") {
 				v.report(RuleName, x.Pos, "", "%s is not a valid name", x)
 			}
 			if x.Kind == InputValue && x.Name != "" && x.Name[0] >= '0' && x.Name[0] <= '9' {
@@ -175,7 +175,7 @@ func (v *verifier) declarations() {
 			if err := x.Type.Check(); err != nil {
 				v.report(RuleType, x.Pos, "", "%s: %v", x, err)
 			}
-			if strings.Contains(x.Name, "*") {
+			if x.Kind == WeightValue && strings.Contains(x.Name, "*") {
 				ok := x.Type.Rank() > 0
 				if ok {
 					_, ok = x.Type.Dims[0].Const()

@@ -38,6 +38,9 @@ func hoistPack(m *Module) error {
 	if !hoisted {
 		return nil
 	}
+	if m.Pack != nil {
+		return fmt.Errorf("there is a pack graph already: @%s", m.Pack.Name)
+	}
 	pack, err := h.pack.Finish()
 	m.Pack = pack
 	return err
@@ -101,8 +104,7 @@ func (h *hoister) entry(g *ir.Graph) (*ir.Graph, bool, error) {
 	for _, op := range g.Ops {
 		if e, ok := weightOnly(op, exprs); ok {
 			for i, r := range op.Results {
-				e.key, e.value = fmt.Sprintf("%s#%d", e.key, i), r
-				exprs[r] = e
+				exprs[r] = expr{key: fmt.Sprintf("%s#%d", e.key, i), weight: e.weight, value: r}
 			}
 			continue
 		}

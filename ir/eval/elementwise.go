@@ -7,25 +7,21 @@ import (
 	"github.com/kiln-project/kiln/ir"
 )
 
-// Elementwise evaluators. f32 and narrower operands are computed in f32, or in
-// float64 for transcendentals, and rounded once; for add, sub, mul, div and sqrt
-// that equals one rounding of the exact result, since f32 has more than twice
-// the bits of bf16 and f16.
+// Elementwise evaluators. Unary functions of floats are computed in float64 and
+// rounded once. Binary ones are computed in f32 and then rounded to the dtype,
+// which equals one rounding of the exact result, since f32 has at least twice
+// the bits of bf16 and f16, and two more.
 
-var unaryFloat = map[string]func(float32) float32{
-	"neg":     func(x float32) float32 { return -x },
-	"abs":     func(x float32) float32 { return float32(math.Abs(float64(x))) },
-	"exp":     via64(math.Exp),
-	"log1p":   via64(math.Log1p),
-	"sqrt":    via64(math.Sqrt),
-	"rsqrt":   via64(func(x float64) float64 { return 1 / math.Sqrt(x) }),
-	"sigmoid": via64(func(x float64) float64 { return 1 / (1 + math.Exp(-x)) }),
-	"cos":     via64(math.Cos),
-	"sin":     via64(math.Sin),
-}
-
-func via64(f func(float64) float64) func(float32) float32 {
-	return func(x float32) float32 { return float32(f(float64(x))) }
+var unaryFloat = map[string]func(float64) float64{
+	"neg":     func(x float64) float64 { return -x },
+	"abs":     math.Abs,
+	"exp":     math.Exp,
+	"log1p":   math.Log1p,
+	"sqrt":    math.Sqrt,
+	"rsqrt":   func(x float64) float64 { return 1 / math.Sqrt(x) },
+	"sigmoid": func(x float64) float64 { return 1 / (1 + math.Exp(-x)) },
+	"cos":     math.Cos,
+	"sin":     math.Sin,
 }
 
 var unaryInt = map[string]func(int64) int64{
@@ -97,6 +93,21 @@ func intRange(dt ir.DType) (lo, hi int64) {
 	return math.MinInt64, math.MaxInt64
 }
 
+// overflows reports whether z, computed from x and y, left the range of i64.
+func overflows(name string, x, y, z int64) bool {
+	switch name {
+	case "add":
+		return (x^z)&(y^z) < 0
+	case "sub":
+		return (x^y)&(x^z) < 0
+	case "mul":
+		return x == -1 && y == math.MinInt64 || x != 0 && z/x != y
+	case "div":
+		return x == math.MinInt64 && y == -1
+	}
+	return false
+}
+
 // checkInt refuses a result outside its dtype instead of wrapping.
 func checkInt(dt ir.DType, v int64) error {
 	if lo, hi := intRange(dt); v < lo || v > hi {
@@ -111,6 +122,9 @@ func makeUnary(op *ir.Op) (kernel, error) {
 		f := unaryInt[name]
 		return func(in, out []*Tensor) error {
 			for i, x := range in[0].I {
+				if x == math.MinInt64 { // -x is x
+					return fmt.Errorf("%s of %d is out of range of %s", name, x, dt)
+				}
 				out[0].I[i] = f(x)
 				if err := checkInt(dt, out[0].I[i]); err != nil {
 					return err
@@ -119,18 +133,10 @@ func makeUnary(op *ir.Op) (kernel, error) {
 			return nil
 		}, nil
 	}
-	f, round := unaryFloat[name], rounder(dt)
-	if dt == ir.F32 {
-		return func(in, out []*Tensor) error {
-			for i, x := range in[0].F {
-				out[0].F[i] = f(x)
-			}
-			return nil
-		}, nil
-	}
+	f, round := unaryFloat[name], rounder64(dt)
 	return func(in, out []*Tensor) error {
 		for i, x := range in[0].F {
-			out[0].F[i] = round(f(x))
+			out[0].F[i] = round(f(float64(x)))
 		}
 		return nil
 	}, nil
@@ -251,6 +257,9 @@ func makeBinaryInt(name string, dt ir.DType, b *broadcast) kernel {
 				if e := checkInt(dt, z[o+i]); e != nil {
 					err = e
 				}
+				if dt == ir.I64 && overflows(name, a, c, z[o+i]) {
+					err = fmt.Errorf("%s of %d and %d is out of range of %s", name, a, c, dt)
+				}
 			}
 		})
 		return err
@@ -329,7 +338,7 @@ func makeCast(op *ir.Op) (kernel, error) {
 		round64 := rounder64(to)
 		return func(in, out []*Tensor) error {
 			for i, x := range in[0].I {
-				if y := float64(x); int64(y) != x {
+				if y := float64(x); y == 0x1p63 || int64(y) != x {
 					return fmt.Errorf("%d is not exact in float64", x)
 				}
 				out[0].F[i] = round64(float64(x))
@@ -340,7 +349,7 @@ func makeCast(op *ir.Op) (kernel, error) {
 		return func(in, out []*Tensor) error {
 			for i, x := range in[0].F {
 				v := math.Trunc(float64(x))
-				if v != v || v < -0x1p62 || v > 0x1p62 {
+				if v != v || v < -0x1p63 || v >= 0x1p63 {
 					return fmt.Errorf("%v is out of range of %s", x, to)
 				}
 				if err := checkInt(to, int64(v)); err != nil {
@@ -378,7 +387,7 @@ func (t *Tensor) float(i int) (float32, error) {
 		return t.F[i], nil
 	case storeI:
 		f := float32(t.I[i])
-		if int64(f) != t.I[i] {
+		if f == 0x1p63 || int64(f) != t.I[i] {
 			return 0, fmt.Errorf("%d is not exact in f32", t.I[i])
 		}
 		return f, nil

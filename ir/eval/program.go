@@ -1,7 +1,9 @@
 package eval
 
 import (
+	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/kiln-project/kiln/ir"
@@ -20,11 +22,12 @@ type Consts struct {
 	weights WeightSource
 	values  map[string]*Tensor // by constant expression
 	raw     map[string]*Tensor // by weight name and type
+	exprs   map[string]int     // numbers of constant ops, by op, attributes and operand keys
 }
 
 // NewConsts makes an empty store over weights.
 func NewConsts(w WeightSource) *Consts {
-	return &Consts{weights: w, values: map[string]*Tensor{}, raw: map[string]*Tensor{}}
+	return &Consts{weights: w, values: map[string]*Tensor{}, raw: map[string]*Tensor{}, exprs: map[string]int{}}
 }
 
 // Program is a graph ready to run: primitives in order, each with its kernel,
@@ -116,6 +119,9 @@ func (k *compiler) op(op *ir.Op) error {
 		return nil
 	}
 	s := step{op: op, view: ev.view}
+	if ev.view && k.p.writes(op.Args[0]) {
+		s.view, s.run = false, func(in, out []*Tensor) error { copyStores(out[0], in[0]); return nil }
+	}
 	for _, a := range op.Args {
 		if err := k.need(a); err != nil {
 			return err
@@ -128,7 +134,7 @@ func (k *compiler) op(op *ir.Op) error {
 			return err
 		}
 	}
-	s.inPlace = op.Def.Name == "scatter_rows" && isState(op.Args[0])
+	s.inPlace = op.Def.Name == "scatter_rows" && stateOf(op.Args[0]) != nil
 	for _, r := range op.Results {
 		s.results = append(s.results, k.p.newSlot(r))
 	}
@@ -136,15 +142,27 @@ func (k *compiler) op(op *ir.Op) error {
 	return nil
 }
 
-// isState reports whether v is a pool or the result of a chain of writes to one;
-// the verifier has shown that no old value is read after a write.
-func isState(v *ir.Value) bool {
+// stateOf is the pool that v is, or is the result of a chain of writes to, or
+// nil; the verifier has shown that no old value is read after a write.
+func stateOf(v *ir.Value) *ir.Value {
 	for v.Kind == ir.OpResult && v.Op.Def.Name == "scatter_rows" {
 		v = v.Op.Args[0]
 	}
-	return v.Kind == ir.StateValue
+	if v.Kind == ir.StateValue {
+		return v
+	}
+	return nil
 }
 
+// writes reports whether the graph writes the pool that v is. A reshape of such
+// a pool is a copy, since as a value of its own it may be read after the write.
+func (p *Program) writes(v *ir.Value) bool {
+	pool := stateOf(v)
+	return pool != nil && slices.ContainsFunc(p.graph.Updates, func(u ir.Update) bool { return u.State == pool })
+}
+
+// constKey names the results of a constant op. The op's number stands for its
+// text: texts would double where an operand is used twice.
 func (k *compiler) constKey(op *ir.Op) {
 	var b strings.Builder
 	b.WriteString(op.Def.Name)
@@ -157,8 +175,13 @@ func (k *compiler) constKey(op *ir.Op) {
 		b.WriteByte(',')
 	}
 	b.WriteByte(')')
+	n, ok := k.consts.exprs[b.String()]
+	if !ok {
+		n = len(k.consts.exprs)
+		k.consts.exprs[b.String()] = n
+	}
 	for i, r := range op.Results {
-		k.keys[r] = fmt.Sprintf("%s#%d", b.String(), i)
+		k.keys[r] = fmt.Sprintf("%d#%d", n, i)
 	}
 }
 
@@ -240,8 +263,11 @@ func (c *Consts) weight(v *ir.Value) (*Tensor, error) {
 		return nil, fmt.Errorf("weight %s: no weights are bound", v)
 	}
 	t, err := c.weights.Weight(v.Name, v.Type)
+	if err == nil && t == nil {
+		err = errors.New("the source gives no tensor")
+	}
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("weight %s: %w", v, err)
 	}
 	if !t.Type().Equal(v.Type) {
 		return nil, fmt.Errorf("weight %s is %s, the graph wants %s", v, t.Type(), v.Type)
@@ -299,13 +325,14 @@ func (p *Program) liveness() {
 
 // Run evaluates the program. Inputs must have the declared types; states are
 // updated in place, and after an error their content is undefined. Outputs are
-// freshly allocated, in the order of the graph.
+// the caller's own. Run reuses storage of earlier runs, so one program runs one
+// call at a time.
 func (p *Program) Run(inputs, states map[string]*Tensor) (map[string]*Tensor, error) {
 	vals := make([]*Tensor, p.slots)
 	bind := func(list []*ir.Value, given map[string]*Tensor, what string) error {
 		for _, v := range list {
-			t, ok := given[v.Name]
-			if !ok {
+			t := given[v.Name]
+			if t == nil {
 				return fmt.Errorf("graph @%s: %s %s is missing", p.graph.Name, what, v)
 			}
 			if !t.Type().Equal(v.Type) {

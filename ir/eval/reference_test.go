@@ -63,9 +63,9 @@ func codeValue(dt ir.DType, c byte) float64 {
 		}
 		e, m := int(c>>man)&(1<<expBits-1), float64(int(c)&(1<<man-1))/float64(int(1)<<man)
 		if e == 0 {
-			return sign * m * math.Pow(2, float64(1-bias))
+			return sign * math.Ldexp(m, 1-bias)
 		}
-		return sign * (1 + m) * math.Pow(2, float64(e-bias))
+		return sign * math.Ldexp(1+m, e-bias)
 	}
 	switch dt {
 	case ir.F8E4M3:
@@ -84,7 +84,7 @@ func codeValue(dt ir.DType, c byte) float64 {
 		if c == 255 {
 			return math.NaN()
 		}
-		return math.Pow(2, float64(c)-127)
+		return math.Ldexp(1, int(c)-127)
 	}
 	panic("not a code format: " + dt.String())
 }
@@ -96,7 +96,7 @@ func powerAtLeast(x float64) byte {
 		return 255
 	}
 	for c := range 255 {
-		if math.Pow(2, float64(c)-127) >= x {
+		if math.Ldexp(1, c-127) >= x {
 			return byte(c)
 		}
 	}

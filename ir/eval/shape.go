@@ -206,8 +206,8 @@ func makeRopeFreqs(op *ir.Op) (kernel, error) {
 		for i := range f {
 			ramp := float32(float64(i)-lo) * (1 / float32(hi-lo))
 			keep := 1 - min(max(ramp, 0), 1) // share of the unscaled frequency
-			scaled := float32(f[i]/float32(factor)) * (1 - keep)
-			f[i] = scaled + float32(f[i]*keep)
+			// Each product is rounded by its conversion: a fused multiply-add would not.
+			f[i] = float32(float32(f[i]/float32(factor))*(1-keep)) + float32(f[i]*keep)
 		}
 		return nil
 	}, nil

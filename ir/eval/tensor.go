@@ -117,20 +117,26 @@ func (t *Tensor) Check() error {
 	if err := typ.Check(); err != nil {
 		return err
 	}
-	n, want, have := t.Len(), 0, 0
+	n := t.Len()
+	var wantF, wantI, wantCodes, wantScales int
 	switch storageOf(t.DType) {
 	case storeF:
-		want, have = n, len(t.F)
+		wantF = n
 	case storeI:
-		want, have = n, len(t.I)
+		wantI = n
 	default:
-		want, have = codeBytes(t.DType, n), len(t.Codes)
-		if t.Quant != nil && len(t.Scales) != scaleCount(t.Shape, t.Quant) {
-			return fmt.Errorf("%s has %d scales, want %d", typ, len(t.Scales), scaleCount(t.Shape, t.Quant))
+		wantCodes = codeBytes(t.DType, n)
+		if t.Quant != nil {
+			wantScales = scaleCount(t.Shape, t.Quant)
 		}
 	}
-	if want != have {
-		return fmt.Errorf("%s has %d stored elements, want %d", typ, have, want)
+	for _, s := range []struct {
+		what       string
+		have, want int
+	}{{"floats", len(t.F), wantF}, {"integers", len(t.I), wantI}, {"code bytes", len(t.Codes), wantCodes}, {"scales", len(t.Scales), wantScales}} {
+		if s.have != s.want {
+			return fmt.Errorf("%s has %d %s, want %d", typ, s.have, s.what, s.want)
+		}
 	}
 	return nil
 }

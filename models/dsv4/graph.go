@@ -127,6 +127,7 @@ func newModel(c *Config, name string, o Options) (*model, error) {
 	}{
 		{"vocab", c.Vocab}, {"max_positions", c.MaxPositions}, {"page_tokens", PageTokens},
 		{"window_ring", rings.Window}, {"c4_ring", rings.C4}, {"c128_ring", rings.C128},
+		{"max_draft", o.MaxDraft},
 	} {
 		meta = append(meta, ir.Meta{Key: n.key, Val: strconv.Itoa(n.val)})
 	}

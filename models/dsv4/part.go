@@ -28,6 +28,9 @@ func BuildPart(c *Config, part Part, layer int, o Options) (*ir.Graph, error) {
 	if layer < 0 || layer >= len(c.Ratios) {
 		return nil, fmt.Errorf("part %s: layer %d is outside 0..%d", part, layer, len(c.Ratios)-1)
 	}
+	if part == DraftHeadPart && c.NextN == 0 {
+		return nil, fmt.Errorf("part %s: the model has no MTP block (num_nextn_predict_layers is 0)", part)
+	}
 	m, err := newModel(c, string(part), o)
 	if err != nil {
 		return nil, err

@@ -13,6 +13,19 @@ type Seq struct {
 	Len   int   // committed positions: the next token is at position Len
 }
 
+// check refuses the negative numbers that would count as padding.
+func (s *Seq) check() error {
+	if s.Ring < 0 || s.Len < 0 {
+		return fmt.Errorf("ring %d and length %d must be at least 0", s.Ring, s.Len)
+	}
+	for i, p := range s.Pages {
+		if p < 0 {
+			return fmt.Errorf("page %d of its table is %d, want at least 0", i, p)
+		}
+	}
+	return nil
+}
+
 // Feed is what one request contributes to a step: tokens at positions Seq.Len,
 // Seq.Len+1, ... and which of them (offsets into IDs) want logits.
 type Feed struct {
@@ -64,6 +77,9 @@ func Metadata(l Layout, feeds []Feed, s Shape) (Tensors, error) {
 	for b, f := range feeds {
 		if len(f.IDs) == 0 {
 			return nil, fmt.Errorf("request %d: no tokens", b)
+		}
+		if err := f.Seq.check(); err != nil {
+			return nil, fmt.Errorf("request %d: %w", b, err)
 		}
 		end := f.Seq.Len + len(f.IDs)
 		if end > l.MaxPositions {

@@ -45,8 +45,12 @@ func (s CheckpointSource) Weight(name string, t ir.Type) (*eval.Tensor, error) {
 }
 
 func (s CheckpointSource) one(name string, t ir.Type, shape []int) (*eval.Tensor, error) {
-	if !s.File.Has(name) {
-		name += ".weight"
+	if _, err := s.File.Lookup(name); err != nil {
+		full := name + ".weight"
+		if !s.File.Has(full) {
+			return nil, fmt.Errorf("%w (and no %q)", err, full)
+		}
+		name = full
 	}
 	raw, err := s.lookup(name, t.DType, shape)
 	if err != nil {

@@ -61,6 +61,7 @@ func (f *fed) same(t *testing.T, what string, g fed) {
 
 // Every chunking of a prompt gives the same hidden states at every position, the
 // same logits, and the same pools to the last bit, rings and MTP window included.
+// One long prompt token by token is in long_test.go.
 func TestPrefillChunks(t *testing.T) {
 	for _, tc := range []struct {
 		name     string
@@ -71,8 +72,7 @@ func TestPrefillChunks(t *testing.T) {
 	}{
 		{"37 production", dsv4.Production, "short", 37, []int{1, 7, 32}},
 		{"37 unrounded", dsv4.Unrounded, "short", 37, []int{1, 7, 32}},
-		{"300 production", dsv4.Production, "long", 300, []int{1, 7, 32}},
-		{"140 unrounded", dsv4.Unrounded, "long", 140, []int{7, 32}},
+		{"300 production", dsv4.Production, "long", 300, []int{7, 32}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			m := tiny(t, tc.numerics)
@@ -86,50 +86,42 @@ func TestPrefillChunks(t *testing.T) {
 	}
 }
 
-// The decode entry is the prefill entry at T = 1: positions around the borders
-// of groups and window, from equal pools, and a whole short prompt.
+// The decode entry is the prefill entry at T = 1, and both are the whole prompt in
+// one step: positions around the borders of groups and window one by one, the
+// stretches between them in one step.
 func TestDecodeIsPrefillOfOne(t *testing.T) {
+	const n = 140
 	for _, numerics := range []dsv4.Numerics{dsv4.Production, dsv4.Unrounded} {
 		m := tiny(t, numerics)
 		ids := goldenIDs(t, "long")
 		a, sa := m.one(t)
 		b, sb := m.one(t)
-		for p := range 140 {
-			if single := p < 10 || 60 <= p && p < 72 || 124 <= p; !single {
-				// Between the borders both take the same cheap way.
-				end := 60
-				if p > 60 {
-					end = 124
+		for _, stretch := range []struct {
+			to     int
+			single bool
+		}{{10, true}, {60, false}, {72, true}, {124, false}, {n, true}} {
+			if !stretch.single {
+				for _, x := range []struct {
+					e *Engine
+					s *Seq
+				}{{a, sa}, {b, sb}} {
+					f, next := all(x.s, ids, stretch.to-x.s.Len)
+					m.step(t, x.e, entryPrefill, []Feed{f}, [][]int32{next}, ShapeOf([]Feed{f}))
+					Commit([]Feed{f})
 				}
-				if sa.Len == p {
-					for e, s := range map[*Engine]*Seq{a: sa, b: sb} {
-						f, next := all(s, ids, end-p)
-						m.step(t, e, entryPrefill, []Feed{f}, [][]int32{next}, ShapeOf([]Feed{f}))
-						Commit([]Feed{f})
-					}
-				}
-				continue
 			}
-			fa, next := all(sa, ids, 1)
-			fb, _ := all(sb, ids, 1)
-			want := m.step(t, a, entryPrefill, []Feed{fa}, [][]int32{next}, Shape{T: 1, B: 1, O: 1, P: onePages})
-			got, err := b.DecodeOne(sb, fb.IDs[0])
-			if err != nil {
-				t.Fatal(err)
+			for sa.Len < stretch.to {
+				fa, next := all(sa, ids, 1)
+				fb, _ := all(sb, ids, 1)
+				want := m.step(t, a, entryPrefill, []Feed{fa}, [][]int32{next}, ShapeOf([]Feed{fa}))
+				got := m.step(t, b, entryDecode, []Feed{fb}, [][]int32{next}, ShapeOf([]Feed{fb}))
+				sameRows(t, fmt.Sprintf("%s: position %d", numerics, sa.Len), outRows(want, 0, 1), outRows(got, 0, 1))
+				Commit([]Feed{fa, fb})
 			}
-			ahead := Feed{Seq: sb, IDs: next, Out: []int{0}}
-			draft, err := b.Draft([]Feed{ahead}, ShapeOf([]Feed{ahead}), got[m.lastHidden()])
-			if err != nil {
-				t.Fatal(err)
-			}
-			got["draft.logits"], got["draft.hidden"] = draft["logits"], draft["hidden"]
-			sameRows(t, fmt.Sprintf("%s: position %d", numerics, p), outRows(want, 0, 1), outRows(got, 0, 1))
-			Commit([]Feed{fa, fb})
 		}
-		if sa.Len != 140 || sb.Len != 140 {
-			t.Fatalf("fed %d and %d positions, want 140", sa.Len, sb.Len)
-		}
-		samePools(t, string(numerics), a.allPools(), b.allPools())
+		samePools(t, fmt.Sprintf("%s: decode against prefill of one", numerics), a.allPools(), b.allPools())
+		whole := feedAll(t, m, ids, n, n)
+		samePools(t, fmt.Sprintf("%s: decode against one step of %d", numerics, n), whole.pools, b.allPools())
 	}
 }
 

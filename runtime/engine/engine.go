@@ -103,7 +103,11 @@ func (e *Engine) bind(entry string, s Shape) (map[string]int, error) {
 		if s.T%s.B != 0 || s.T == s.B || s.O != s.T {
 			return nil, fmt.Errorf("entry verify: shape %+v: want T = O = B*(K+1), K >= 1", s)
 		}
-		b["K"] = s.T/s.B - 1
+		k := s.T/s.B - 1
+		if k > e.layout.MaxDraft {
+			return nil, fmt.Errorf("entry verify: shape %+v has %d drafts, the rings have room for %d", s, k, e.layout.MaxDraft)
+		}
+		b["K"] = k
 	default:
 		return nil, fmt.Errorf("entry %q is not a step of the main model", entry)
 	}
@@ -115,6 +119,9 @@ func (e *Engine) bind(entry string, s Shape) (map[string]int, error) {
 func (e *Engine) Draft(feeds []Feed, s Shape, h *eval.Tensor) (Tensors, error) {
 	if e.draft == nil {
 		return nil, fmt.Errorf("the model has no draft entry (no MTP block)")
+	}
+	if h == nil {
+		return nil, fmt.Errorf("the draft step needs the main step's last hidden output")
 	}
 	in, err := Metadata(Layout{Vocab: e.layout.Vocab, MaxPositions: e.layout.MaxPositions, Window: e.layout.Window}, feeds, s)
 	if err != nil {

@@ -9,7 +9,6 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/kiln-project/kiln/ir"
 	"github.com/kiln-project/kiln/ir/eval"
 	"github.com/kiln-project/kiln/models/dsv4"
 	"github.com/kiln-project/kiln/passes"
@@ -25,9 +24,7 @@ const (
 // streams as outputs: a difference shows even where the logits hide it.
 type tinyModel struct {
 	cfg    *dsv4.Config
-	graphs []*ir.Graph // every entry, after the passes
-	pack   *ir.Graph
-	file   *weights.Checkpoint
+	file   *weights.Checkpoint // nil if the weights come from elsewhere
 	ref    *Ref
 	layout Layout
 }
@@ -39,14 +36,14 @@ func tinyOptions(n dsv4.Numerics) dsv4.Options {
 	return o
 }
 
-func loadTiny(n dsv4.Numerics) (*tinyModel, error) {
-	cfg, err := dsv4.LoadConfig(tinyDir)
-	if err != nil {
-		return nil, err
+// buildModel makes the entries (all of them if none are named) of a model.
+func buildModel(cfg *dsv4.Config, o dsv4.Options, src eval.WeightSource, entries ...dsv4.Entry) (*tinyModel, error) {
+	if len(entries) == 0 {
+		entries = dsv4.Entries
 	}
 	mod := &passes.Module{}
-	for _, e := range dsv4.Entries {
-		g, err := dsv4.Build(cfg, e, tinyOptions(n))
+	for _, e := range entries {
+		g, err := dsv4.Build(cfg, e, o)
 		if err != nil {
 			return nil, err
 		}
@@ -55,14 +52,27 @@ func loadTiny(n dsv4.Numerics) (*tinyModel, error) {
 	if err := passes.Run(mod); err != nil {
 		return nil, err
 	}
-	m := &tinyModel{cfg: cfg, graphs: mod.Entries, pack: mod.Pack}
-	if m.file, err = weights.Open(tinyDir); err != nil {
+	ref, err := NewRef(mod.Entries, mod.Pack, src)
+	if err != nil {
 		return nil, err
 	}
-	if m.ref, err = NewRef(m.graphs, m.pack, CheckpointSource{m.file}); err != nil {
+	layout, err := LayoutOf(mod.Entries[0])
+	return &tinyModel{cfg: cfg, ref: ref, layout: layout}, err
+}
+
+func loadTiny(n dsv4.Numerics) (*tinyModel, error) {
+	cfg, err := dsv4.LoadConfig(tinyDir)
+	if err != nil {
 		return nil, err
 	}
-	m.layout, err = LayoutOf(m.graphs[0])
+	file, err := weights.Open(tinyDir)
+	if err != nil {
+		return nil, err
+	}
+	m, err := buildModel(cfg, tinyOptions(n), CheckpointSource{file})
+	if err == nil {
+		m.file = file
+	}
 	return m, err
 }
 

@@ -54,7 +54,9 @@ func (e *Engine) Force(ctx context.Context, s *Seq, ids []int32, prefill, chunk,
 	var err error
 	f.PrefillLogits, err = e.Prefill(s, ids[:prefill], chunk, func(feed Feed, out Tensors) error {
 		if taps {
-			f.keepHidden(out, feed.Seq.Len, keepFrom)
+			if err := f.keepHidden(out, feed.Seq.Len, keepFrom); err != nil {
+				return err
+			}
 		}
 		if mtp {
 			row, err := draft(feed, out)
@@ -90,12 +92,16 @@ func (e *Engine) Force(ctx context.Context, s *Seq, ids []int32, prefill, chunk,
 }
 
 // keepHidden appends the rows at positions >= from.
-func (f *Forced) keepHidden(out Tensors, start, from int) {
+func (f *Forced) keepHidden(out Tensors, start, from int) error {
 	for l := range f.Hidden {
 		h := out[fmt.Sprintf("hidden.%d", l)]
+		if h == nil {
+			return fmt.Errorf("the model has no output hidden.%d: it was built without taps, or with fewer layers", l)
+		}
 		rows, width := h.Shape[0], h.Shape[1]*h.Shape[2]
 		skip := min(max(from-start, 0), rows)
 		f.Hidden[l] = append(f.Hidden[l], h.F[skip*width:]...)
 		f.HiddenShape = []int{len(f.Hidden[l]) / width, h.Shape[1], h.Shape[2]}
 	}
+	return nil
 }

@@ -42,12 +42,26 @@ func (l Layout) Check(r Request) error {
 	return r.Sampling.Check()
 }
 
+// room refuses a sequence that is not fresh or cannot hold n positions.
+func (l Layout) room(s *Seq, n int) error {
+	if s.Len != 0 {
+		return fmt.Errorf("the sequence already holds %d positions, a generation starts at 0", s.Len)
+	}
+	if len(l.Groups) > 0 && n > len(s.Pages)*l.PageTokens {
+		return fmt.Errorf("%d positions do not fit the sequence's %d pages of %d tokens", n, len(s.Pages), l.PageTokens)
+	}
+	return nil
+}
+
 // Generate runs one request on a fresh sequence and calls emit with each new
 // token as it is known. progress, if not nil, hears how many prompt tokens are
 // done.
 func (e *Engine) Generate(ctx context.Context, s *Seq, r Request, progress func(done int), emit func(id int32) error) ([]int32, Stats, error) {
 	var st Stats
 	if err := e.layout.Check(r); err != nil {
+		return nil, st, err
+	}
+	if err := e.layout.room(s, len(r.Prompt)+r.MaxNew-1); err != nil { // the last token is not fed
 		return nil, st, err
 	}
 	sampler, err := NewSampler(r.Sampling)

@@ -13,6 +13,7 @@ type Layout struct {
 	Vocab        int
 	MaxPositions int     // positions are below this
 	Window       int     // window ring rows per request
+	MaxDraft     int     // rejected tokens of one step that the rings have room for
 	PageTokens   int     // positions per page of the compressed pools
 	Groups       []Group // one per compression ratio in use
 }
@@ -36,6 +37,7 @@ func LayoutOf(g *ir.Graph) (Layout, error) {
 	}
 	l.Vocab, l.MaxPositions = number("vocab"), number("max_positions")
 	l.Window, l.PageTokens = number("window_ring"), number("page_tokens")
+	l.MaxDraft = number("max_draft")
 	for _, in := range g.Inputs {
 		var ratio int
 		if n, _ := fmt.Sscanf(in.Name, "c%d_close", &ratio); n == 1 && in.Name == fmt.Sprintf("c%d_close", ratio) {
@@ -52,6 +54,9 @@ func (l Layout) check() error {
 	if l.Vocab < 1 || l.MaxPositions < 1 || l.Window < 1 {
 		return fmt.Errorf("layout: vocab %d, max positions %d and window %d must be at least 1", l.Vocab, l.MaxPositions, l.Window)
 	}
+	if l.MaxDraft < 0 {
+		return fmt.Errorf("layout: max draft %d must be at least 0", l.MaxDraft)
+	}
 	for _, g := range l.Groups {
 		if g.Ratio < 1 || g.Ring < 1 || l.PageTokens < 1 || l.PageTokens%g.Ratio != 0 {
 			return fmt.Errorf("layout: ratio %d with ring %d does not fit pages of %d tokens", g.Ratio, g.Ring, l.PageTokens)
@@ -60,5 +65,11 @@ func (l Layout) check() error {
 	return nil
 }
 
-// Pages is the number of pages that hold n positions, at least one.
-func (l Layout) Pages(n int) int { return max(1, (n+l.PageTokens-1)/l.PageTokens) }
+// Pages is the number of pages that hold n positions, at least one. A model
+// without compressed pools needs no second one.
+func (l Layout) Pages(n int) int {
+	if len(l.Groups) == 0 {
+		return 1
+	}
+	return max(1, (n+l.PageTokens-1)/l.PageTokens)
+}

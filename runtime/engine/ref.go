@@ -31,6 +31,9 @@ func NewRef(entries []*ir.Graph, pack *ir.Graph, weights eval.WeightSource) (*Re
 	}
 	r := &Ref{entries: map[string]*ir.Graph{}, consts: eval.NewConsts(src), programs: map[string]*eval.Program{}}
 	for _, g := range entries {
+		if r.entries[g.Name] != nil {
+			return nil, fmt.Errorf("entry %q is given twice", g.Name)
+		}
 		r.entries[g.Name] = g
 	}
 	return r, nil
@@ -45,6 +48,9 @@ type packedSource struct {
 func (s *packedSource) Weight(name string, t ir.Type) (*eval.Tensor, error) {
 	if p, ok := s.packed[name]; ok {
 		return p, nil
+	}
+	if s.base == nil {
+		return nil, fmt.Errorf("weight %s: no weights are bound", name)
 	}
 	return s.base.Weight(name, t)
 }

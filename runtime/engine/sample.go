@@ -101,12 +101,16 @@ func (s *Sampler) Next(logits []float32) (int32, error) {
 		}
 	}
 	u := s.rng.Float64() * total
+	last := 0
 	for i, w := range p {
 		if u -= w; u < 0 {
 			return int32(ids[i]), nil
 		}
+		if w > 0 {
+			last = i
+		}
 	}
-	return int32(ids[len(p)-1]), nil // rounding left u at 0
+	return int32(ids[last]), nil // rounding left u at 0 or above
 }
 
 // Argmax is the index of the largest value; ties go to the lowest index.

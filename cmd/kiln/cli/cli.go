@@ -2,12 +2,13 @@ package cli
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -38,10 +39,11 @@ func usagef(hint, format string, args ...any) error {
 	return &codedError{exitUsage, fmt.Errorf(format, args...), hint}
 }
 
-// refuse marks an error as a refusal; nil stays nil.
+// refuse marks an error as a refusal; nil stays nil. Text that is not JSON was
+// not understood, so it stays a failure.
 func refuse(err error, hint string) error {
-	if err == nil {
-		return nil
+	if syntax := (*json.SyntaxError)(nil); err == nil || errors.As(err, &syntax) {
+		return err
 	}
 	return &codedError{exitRefused, err, hint}
 }
@@ -54,31 +56,23 @@ type env struct {
 	getenv  []string // KEY=VALUE, as os.Environ gives
 	ctx     context.Context
 	started time.Time
-	log     *slog.Logger
 }
 
 // Main runs the command line of this process and returns the exit code.
 func Main() int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	context.AfterFunc(ctx, stop) // a second signal ends the process at once
 	return run(&env{stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr, getenv: os.Environ(), ctx: ctx, started: time.Now()}, os.Args[1:])
 }
 
-func run(e *env, args []string) int {
-	e.log = slog.New(slog.NewTextHandler(e.stderr, &slog.HandlerOptions{
-		// A log line depends on what happened, not on when.
-		ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
-			if a.Key == slog.TimeKey {
-				return slog.Attr{}
-			}
-			return a
-		},
-	}))
-	root := newRoot(e)
-	root.SetArgs(args)
-	err := checkEnvironment(e)
+func run(outside *env, args []string) int {
+	e := *outside
+	out := &output{w: e.stdout}
+	e.stdout = out
+	err := execute(&e, args)
 	if err == nil {
-		err = root.ExecuteContext(e.ctx)
+		err = out.err
 	}
 	if err == nil {
 		return exitOK
@@ -88,11 +82,64 @@ func run(e *env, args []string) int {
 	if errors.As(err, &c) {
 		code, hint = c.code, c.hint
 	}
-	fmt.Fprintf(e.stderr, "kiln: %s\n", strings.ReplaceAll(err.Error(), "\n", "\n  "))
+	fmt.Fprintf(e.stderr, "kiln: %s\n", oneLine(err))
 	if hint != "" {
 		fmt.Fprintf(e.stderr, "  try: %s\n", hint)
 	}
 	return code
+}
+
+func execute(e *env, args []string) error {
+	if err := checkEnvironment(e); err != nil {
+		return err
+	}
+	// Cobra's hidden completion commands read variables of their own.
+	if len(args) > 0 && (args[0] == cobra.ShellCompRequestCmd || args[0] == cobra.ShellCompNoDescRequestCmd) {
+		return unknownCommand(args[0])
+	}
+	root := newRoot(e)
+	root.SetArgs(slices.Concat([]string{}, args)) // cobra takes nil for the arguments of the process
+	var helpErr error
+	root.SetHelpFunc(func(c *cobra.Command, _ []string) { helpErr = showHelp(e, c) })
+	if err := root.ExecuteContext(e.ctx); err != nil {
+		return err
+	}
+	return helpErr
+}
+
+// oneLine is the text of an error on one line. Of several joined errors it is
+// the first, with their number.
+func oneLine(err error) string {
+	text := err.Error()
+	if errors.Is(err, context.Canceled) {
+		return "interrupted"
+	}
+	var many interface{ Unwrap() []error }
+	if errors.As(err, &many) {
+		if all := fmt.Sprint(many); strings.Contains(all, "\n") {
+			first := fmt.Sprintf("%v (and %d more)", many.Unwrap()[0], len(many.Unwrap())-1)
+			text = strings.Replace(text, all, first, 1)
+		}
+	}
+	return strings.ReplaceAll(text, "\n", `\n`)
+}
+
+// output is standard output. It keeps the first error, so that no result is lost
+// in silence.
+type output struct {
+	w   io.Writer
+	err error
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	if o.err != nil {
+		return 0, o.err
+	}
+	n, err := o.w.Write(p)
+	if err != nil {
+		o.err = fmt.Errorf("standard output: %w", err)
+	}
+	return n, o.err
 }
 
 func newRoot(e *env) *cobra.Command {
@@ -113,13 +160,18 @@ func newRoot(e *env) *cobra.Command {
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return usagef(c.CommandPath()+" --help", "%v", err)
 	})
-	root.SetHelpCommand(&cobra.Command{Use: "no-help", Hidden: true, RunE: func(*cobra.Command, []string) error {
-		return usagef("kiln --help", "unknown command")
+	// Cobra adds a help command unless there is one.
+	root.SetHelpCommand(&cobra.Command{Use: "help", Hidden: true, RunE: func(c *cobra.Command, _ []string) error {
+		return unknownCommand(c.CalledAs())
 	}})
 	for _, c := range commands {
 		root.AddCommand(c.build(e))
 	}
 	return root
+}
+
+func unknownCommand(name string) error {
+	return usagef("kiln --help", "unknown command %q", name)
 }
 
 func noArgs(name string) cobra.PositionalArgs {
@@ -128,7 +180,7 @@ func noArgs(name string) cobra.PositionalArgs {
 			return nil
 		}
 		if name == "kiln" {
-			return usagef("kiln --help", "unknown command %q", args[0])
+			return unknownCommand(args[0])
 		}
 		return usagef("kiln "+name+" --help", "%s takes no arguments, got %q", name, args[0])
 	}
@@ -159,7 +211,7 @@ func (c command) build(e *env) *cobra.Command {
 	if c.args != "" {
 		use += " " + c.args
 	}
-	cc := &cobra.Command{Use: use, Short: c.short, Long: c.long, DisableFlagsInUseLine: false}
+	cc := &cobra.Command{Use: use, Short: c.short, Long: c.long}
 	f := newFlags(c.name, cc.Flags())
 	cc.Args = noArgs(c.name)
 	if c.nargs > 0 {

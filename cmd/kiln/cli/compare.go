@@ -1,10 +1,14 @@
 package cli
 
 import (
+	"encoding/binary"
 	"fmt"
 	"math"
 	"slices"
+	"strconv"
+	"strings"
 	"text/tabwriter"
+	"unicode"
 
 	"github.com/kiln-project/kiln/runtime/weights"
 )
@@ -12,12 +16,17 @@ import (
 const compareHelp = `Compares the tensors of A with those of the same name in B, as numbers: largest
 absolute difference, relative Frobenius error |A-B|/|B|, 1-cosine, and the share
 of rows (last axis) whose largest element is the same one. If one side has more
-rows (first axis), the common ones are compared and the others reported.
+rows (first axis), the common ones are compared and the others reported. Equal
+infinities count as equal and are left out of the norms.
 
 With --max-rel, a tensor that is missing, of another shape, NaN, or beyond the
 bound makes the exit code 4.`
 
 func runCompare(e *env, f *flags, args []string) error {
+	limit, prefix := f.float("max-rel"), f.text("prefix")
+	if f.given("max-rel") && !(limit >= 0) {
+		return usagef("kiln compare --max-rel 1e-3 A B", "%s is %v, want a number of at least 0", f.origins("max-rel"), limit)
+	}
 	a, err := weights.Open(args[0])
 	if err != nil {
 		return err
@@ -29,19 +38,18 @@ func runCompare(e *env, f *flags, args []string) error {
 	}
 	defer b.Close()
 
-	limit, prefix := f.float("max-rel"), f.text("prefix")
-	if f.given("max-rel") && !(limit >= 0) {
-		return usagef("kiln compare --max-rel 1e-3 A B", "--max-rel is %v, want a number of at least 0", limit)
-	}
 	tw := tabwriter.NewWriter(e.stdout, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(tw, "tensor\tshape\tmax abs\trel\t1-cos\targmax\tnote")
 	var bad []string
 	compared := 0
 	for _, name := range a.Names() {
-		other := prefix + name
+		if err := e.ctx.Err(); err != nil {
+			return err
+		}
+		other, shown := prefix+name, printable(name)
 		if !b.Has(other) {
-			fmt.Fprintf(tw, "%s\t\t\t\t\t\tB has no %s\n", name, other)
-			bad = append(bad, name)
+			fmt.Fprintf(tw, "%s\t\t\t\t\t\tB has no %s\n", shown, printable(other))
+			bad = append(bad, shown)
 			continue
 		}
 		d, err := compareTensors(a, name, b, other)
@@ -49,24 +57,24 @@ func runCompare(e *env, f *flags, args []string) error {
 			return err
 		}
 		if d.mismatch != "" {
-			fmt.Fprintf(tw, "%s\t\t\t\t\t\t%s\n", name, d.mismatch)
-			bad = append(bad, name)
+			fmt.Fprintf(tw, "%s\t\t\t\t\t\t%s\n", shown, d.mismatch)
+			bad = append(bad, shown)
 			continue
 		}
 		compared++
-		fmt.Fprintf(tw, "%s\t%v\t%.3g\t%.3g\t%.2g\t%d/%d\t%s\n", name, d.shape, d.maxAbs, d.rel, d.cos, d.sameTop, d.rows, d.note)
+		fmt.Fprintf(tw, "%s\t%v\t%.3g\t%.3g\t%.2g\t%d/%d\t%s\n", shown, d.shape, d.maxAbs, d.rel, d.cos, d.sameTop, d.rows, d.note)
 		if !(d.rel <= limit) { // NaN is beyond every bound
-			bad = append(bad, name)
+			bad = append(bad, shown)
 		}
 	}
 	if err := tw.Flush(); err != nil {
 		return err
 	}
-	if compared == 0 {
-		return fmt.Errorf("%s and %s (prefix %q) have no tensor to compare", args[0], args[1], prefix)
-	}
 	if f.given("max-rel") && len(bad) > 0 {
 		return &codedError{exitCheck, fmt.Errorf("%d of %d tensors beyond --max-rel %g, missing or of another shape: first %s", len(bad), len(a.Names()), limit, bad[0]), ""}
+	}
+	if compared == 0 {
+		return fmt.Errorf("%s and %s (prefix %q) have no tensor to compare", args[0], args[1], prefix)
 	}
 	return nil
 }
@@ -123,10 +131,10 @@ func compareTensors(a *weights.Checkpoint, nameA string, b *weights.Checkpoint, 
 func (d *difference) measure(x, y []float64) {
 	var xy, xx, yy, dd float64
 	for i := range x {
-		diff := x[i] - y[i]
-		if x[i] == y[i] {
-			diff = 0 // equal infinities
+		if x[i] == y[i] && math.IsInf(x[i], 0) {
+			continue // in the norms it would hide every other difference
 		}
+		diff := x[i] - y[i]
 		d.maxAbs = max(d.maxAbs, math.Abs(diff)) // NaN stays
 		xy, xx, yy, dd = xy+x[i]*y[i], xx+x[i]*x[i], yy+y[i]*y[i], dd+diff*diff
 	}
@@ -134,6 +142,8 @@ func (d *difference) measure(x, y []float64) {
 	case dd == 0:
 	case yy == 0:
 		d.rel, d.cos = math.Inf(1), 1
+	case xx == 0:
+		d.rel, d.cos = math.Sqrt(dd/yy), 1
 	default:
 		d.rel = math.Sqrt(dd / yy)
 		d.cos = max(0, 1-xy/math.Sqrt(xx*yy))
@@ -144,24 +154,44 @@ func (d *difference) measure(x, y []float64) {
 	}
 	for i := 0; i+width <= len(x); i += width {
 		d.rows++
-		if argmax(x[i:i+width]) == argmax(y[i:i+width]) {
+		topX, okX := argmax(x[i : i+width])
+		topY, okY := argmax(y[i : i+width])
+		if okX && okY && topX == topY {
 			d.sameTop++
 		}
 	}
 }
 
-func argmax(v []float64) int {
-	best := 0
+// argmax is the first index of the largest value; with a NaN there is none.
+func argmax(v []float64) (best int, ok bool) {
 	for i, x := range v {
+		if x != x {
+			return 0, false
+		}
 		if x > v[best] {
 			best = i
 		}
 	}
-	return best
+	return best, true
 }
 
-// numbers reads any checkpoint tensor.
+// printable keeps a name from a file on its line and in its column.
+func printable(name string) string {
+	if strings.ContainsFunc(name, unicode.IsControl) {
+		return strconv.Quote(name)
+	}
+	return name
+}
+
+// numbers reads any checkpoint tensor, exactly.
 func numbers(t *weights.Tensor) ([]float64, error) {
+	if t.DType == weights.F64 {
+		out := make([]float64, len(t.Data)/8)
+		for i := range out {
+			out[i] = math.Float64frombits(binary.LittleEndian.Uint64(t.Data[8*i:]))
+		}
+		return out, nil
+	}
 	if f, err := t.Float32s(); err == nil {
 		out := make([]float64, len(f))
 		for i, v := range f {
@@ -175,7 +205,9 @@ func numbers(t *weights.Tensor) ([]float64, error) {
 	}
 	out := make([]float64, len(n))
 	for i, v := range n {
-		out[i] = float64(v)
+		if out[i] = float64(v); v > 1<<53 || v < -1<<53 {
+			return nil, fmt.Errorf("%s: tensor %s: element %d is %d, beyond the integers that a float64 holds", t.File, printable(t.Name), i, v)
+		}
 	}
 	return out, nil
 }

@@ -39,7 +39,7 @@ func runDump(e *env, f *flags, _ []string) error {
 	}
 	if len(bind) > 0 {
 		if g, err = ir.Bind(g, bind); err != nil {
-			return err
+			return usagef("kiln dump --help", "%s: %w", f.origins("tokens", "batch"), err)
 		}
 	}
 	return ir.Print(e.stdout, g)
@@ -48,7 +48,7 @@ func runDump(e *env, f *flags, _ []string) error {
 // dumpBinding turns --tokens and --batch into the entry's symbols; 0 is unbound.
 func dumpBinding(entry string, tokens, batch int) (map[string]int, error) {
 	if tokens < 0 || batch < 0 {
-		return nil, usagef("kiln dump --help", "--tokens and --batch must not be negative")
+		return nil, usagef("kiln dump --help", "--tokens is %d and --batch %d, want at least 0", tokens, batch)
 	}
 	bind := map[string]int{}
 	set := func(sym string, n int) {
@@ -59,7 +59,7 @@ func dumpBinding(entry string, tokens, batch int) (map[string]int, error) {
 	switch entry {
 	case string(dsv4.Decode):
 		if tokens > 0 && batch > 0 && tokens != batch {
-			return nil, usagef("", "entry decode has one token per request: --tokens %d and --batch %d differ", tokens, batch)
+			return nil, usagef(fmt.Sprintf("kiln dump --entry decode --batch %d", batch), "entry decode has one token per request: --tokens %d and --batch %d differ", tokens, batch)
 		}
 		set("B", max(tokens, batch))
 	case string(dsv4.Verify):
@@ -72,7 +72,7 @@ func dumpBinding(entry string, tokens, batch int) (map[string]int, error) {
 		}
 	case passes.PackGraph:
 		if tokens > 0 || batch > 0 {
-			return nil, usagef("", "entry pack has no token rows: --tokens and --batch do not apply")
+			return nil, usagef("kiln dump --entry pack", "entry pack has no token rows: --tokens and --batch do not apply")
 		}
 	default:
 		set("T", tokens)

@@ -27,7 +27,7 @@ var flagTable = []flagDef{
 	{name: "tokenizer", def: "", commands: []string{"tokenize"}, arg: "FILE", doc: "tokenizer.json, instead of --model"},
 
 	{name: "prompt", def: "", commands: []string{"run"}, arg: "TEXT", doc: "text to complete; tokenizer_config.json says whether the begin-of-sentence token is added"},
-	{name: "prompt-ids", def: "", commands: []string{"run"}, arg: "1,2,3", doc: "token ids to complete, used as given (also @FILE)"},
+	{name: "prompt-ids", def: "", commands: []string{"run"}, arg: "1,2,3", doc: "token ids to complete, used as given; also @FILE, or F.safetensors:NAME"},
 	{name: "chat", def: "", commands: []string{"run"}, arg: "FILE.json", doc: "messages to answer: an array, or {messages, thinking_mode, drop_thinking}"},
 	{name: "thinking", def: false, commands: []string{"run"}, doc: "answer --chat in thinking mode"},
 	{name: "max-new-tokens", def: 128, commands: []string{"run"}, arg: "N", doc: "new tokens at most"},
@@ -45,7 +45,7 @@ var flagTable = []flagDef{
 	{name: "device", def: "ref", commands: []string{"run", "logits"}, arg: "D", doc: "what computes: ref, the tensor IR's own evaluator"},
 	{name: "numerics", def: "production", commands: []string{"run", "logits", "dump"}, arg: "N", doc: "production rounds caches to fp8 and fp4 as the model was trained; unrounded keeps bf16"},
 
-	{name: "decode", def: "", commands: []string{"tokenize"}, arg: "IDS", doc: "decode these ids instead of reading text"},
+	{name: "decode", def: "", commands: []string{"tokenize"}, arg: "IDS", doc: "decode these ids instead of reading text; also @FILE, or F.safetensors:NAME"},
 	{name: "json", def: false, commands: []string{"run", "tokenize"}, doc: "print one JSON object on one line and nothing else"},
 
 	{name: "prefix", def: "", commands: []string{"compare"}, arg: "P", doc: "names in B are P + the names in A"},
@@ -71,32 +71,31 @@ type flags struct {
 	fromEnv map[string]bool
 }
 
-func newFlags(command string, set *pflag.FlagSet) *flags {
-	f := &flags{command: command, set: set, fromEnv: map[string]bool{}}
-	set.SortFlags = false
+// flagsOf are the flags of a command, in the order of its help.
+func flagsOf(command string) []flagDef {
+	var defs []flagDef
 	for _, d := range flagTable {
-		if !slices.Contains(d.commands, command) {
-			continue
+		if slices.Contains(d.commands, command) {
+			defs = append(defs, d)
 		}
-		f.defs = append(f.defs, d)
-		doc := d.doc + " (" + d.env() + ")"
-		if d.arg != "" {
-			doc = "`" + d.arg + "` " + doc
-		}
-		if d.required {
-			doc += ", required"
-		}
+	}
+	return defs
+}
+
+func newFlags(command string, set *pflag.FlagSet) *flags {
+	f := &flags{command: command, set: set, defs: flagsOf(command), fromEnv: map[string]bool{}}
+	for _, d := range f.defs {
 		switch v := d.def.(type) {
 		case string:
-			set.String(d.name, v, doc)
+			set.String(d.name, v, d.doc)
 		case int:
-			set.Int(d.name, v, doc)
+			set.Int(d.name, v, d.doc)
 		case uint64:
-			set.Uint64(d.name, v, doc)
+			set.Uint64(d.name, v, d.doc)
 		case float64:
-			set.Float64(d.name, v, doc)
+			set.Float64(d.name, v, d.doc)
 		case bool:
-			set.Bool(d.name, v, doc)
+			set.Bool(d.name, v, d.doc)
 		default:
 			panic(fmt.Sprintf("flag table: --%s has a default of type %T", d.name, v))
 		}
@@ -143,7 +142,7 @@ func (f *flags) readEnvironment(environ []string) error {
 
 func (f *flags) required() error {
 	for _, d := range f.defs {
-		if d.required && !f.set.Changed(d.name) {
+		if d.required && (!f.given(d.name) || f.text(d.name) == "") {
 			return usagef("kiln "+f.command+" --help", "%s needs --%s", f.command, d.name)
 		}
 	}
@@ -151,6 +150,22 @@ func (f *flags) required() error {
 }
 
 func (f *flags) given(name string) bool { return f.set.Changed(name) }
+
+// origins lists those of the flags that are given, as they were given: --seed or
+// KILN_SEED.
+func (f *flags) origins(names ...string) string {
+	var list []string
+	for _, d := range f.defs {
+		switch {
+		case !slices.Contains(names, d.name) || !f.given(d.name):
+		case f.fromEnv[d.name]:
+			list = append(list, d.env())
+		default:
+			list = append(list, "--"+d.name)
+		}
+	}
+	return strings.Join(list, ", ")
+}
 
 // oneOf checks that exactly one of the flags is given. On the command line a
 // flag wins over the environment variables of the others.

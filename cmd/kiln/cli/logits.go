@@ -2,7 +2,11 @@ package cli
 
 import (
 	"fmt"
+	"math"
+	"os"
+	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/kiln-project/kiln/runtime/engine"
 	"github.com/kiln-project/kiln/runtime/weights"
@@ -20,16 +24,20 @@ const logitsHelp = `Feeds given ids and writes what the model says after each, a
 n ids give n - prefill decode steps; the MTP block needs one id more.`
 
 func runLogits(e *env, f *flags, _ []string) error {
-	ids, err := readIDs(f.text("ids"))
+	out := f.text("out")
+	if err := checkOut(out); err != nil {
+		return err
+	}
+	ids, err := readIDs(f, "ids")
 	if err != nil {
-		return usagef("kiln logits --ids 1,2,3", "--ids: %v", err)
+		return err
 	}
 	prefill, mtp := f.number("prefill"), f.boolean("mtp")
 	if prefill < 1 || prefill > len(ids) {
 		return usagef("kiln logits --help", "--prefill is %d, want 1..%d (the number of ids)", prefill, len(ids))
 	}
 	if mtp && prefill == len(ids) {
-		return usagef("", "--mtp needs the id after the last prompt position: give more than %d ids", prefill)
+		return usagef("leave --mtp out", "--mtp needs the id after the last prompt position: give more than %d ids", prefill)
 	}
 	s, place, err := openModel(f, true)
 	if err != nil {
@@ -53,9 +61,43 @@ func runLogits(e *env, f *flags, _ []string) error {
 	if err != nil {
 		return err
 	}
-	return weights.Write(f.text("out"), forcedTensors(r), map[string]string{
-		"numerics": f.text("numerics"), "device": s.device,
-	})
+	tensors := forcedTensors(r)
+	if err := weights.Write(out, tensors, map[string]string{"numerics": f.text("numerics"), "device": s.device}); err != nil {
+		return err
+	}
+	return checkWritten(out, tensors)
+}
+
+// checkOut finds a file name that cannot be written before the model runs.
+func checkOut(path string) error {
+	if !strings.HasSuffix(path, ".safetensors") {
+		return usagef("--out logits.safetensors", "--out %s: the name must end in .safetensors", path)
+	}
+	if _, err := os.Stat(filepath.Dir(path)); err != nil {
+		return fmt.Errorf("--out %s: %w", path, err)
+	}
+	return nil
+}
+
+// checkWritten reports the first NaN or +Inf of the logits. The file stays, to
+// look for the cause in.
+func checkWritten(path string, tensors []weights.Tensor) error {
+	for _, t := range tensors {
+		if !strings.HasSuffix(t.Name, "logits") {
+			continue
+		}
+		v, err := t.Float32s()
+		if err != nil {
+			return err
+		}
+		vocab := t.Shape[len(t.Shape)-1]
+		for i, x := range v {
+			if x != x || math.IsInf(float64(x), 1) {
+				return fmt.Errorf("%s: tensor %s: row %d: logit of token %d is %v: the model's output is not usable", path, t.Name, i/vocab, i%vocab, x)
+			}
+		}
+	}
+	return nil
 }
 
 // forcedTensors names the results as the golden files do.

@@ -49,7 +49,7 @@ func options(f *flags, taps bool) (dsv4.Options, error) {
 	o := dsv4.DefaultOptions()
 	n, err := dsv4.ParseNumerics(f.text("numerics"))
 	if err != nil {
-		return o, usagef("--numerics production", "--numerics: %v", err)
+		return o, usagef("--numerics production", "%s: %v", f.origins("numerics"), err)
 	}
 	o.Numerics, o.Taps = n, taps
 	return o, nil
@@ -68,7 +68,7 @@ type session struct {
 func openModel(f *flags, taps bool) (*session, func(positions int) (*engine.Seq, error), error) {
 	device := f.text("device")
 	if device != "ref" {
-		return nil, nil, refuse(fmt.Errorf("--device %s: this version has only ref, the tensor IR's own evaluator", device), "--device ref")
+		return nil, nil, refuse(fmt.Errorf("%s %s: this version has only ref, the tensor IR's own evaluator", f.origins("device"), device), "--device ref")
 	}
 	o, err := options(f, taps)
 	if err != nil {
@@ -104,23 +104,32 @@ func openModel(f *flags, taps bool) (*session, func(positions int) (*engine.Seq,
 	return s, place, nil
 }
 
-// readIDs reads ids given as text, @FILE or F.safetensors:NAME.
-func readIDs(arg string) ([]int32, error) {
+// readIDs reads ids that a flag gives as text, @FILE or F.safetensors:NAME.
+func readIDs(f *flags, flag string) ([]int32, error) {
+	arg := f.text(flag)
 	if path, ok := strings.CutPrefix(arg, "@"); ok {
 		text, err := os.ReadFile(path)
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("%s: %w", f.origins(flag), err)
 		}
 		ids, err := parseIDs(string(text))
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", path, err)
+			return nil, fmt.Errorf("%s: %s: %w", f.origins(flag), path, err)
 		}
 		return ids, nil
 	}
 	if path, name, ok := strings.Cut(arg, ".safetensors:"); ok {
-		return idsOfTensor(path+".safetensors", name)
+		ids, err := idsOfTensor(path+".safetensors", name)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", f.origins(flag), err)
+		}
+		return ids, nil
 	}
-	return parseIDs(arg)
+	ids, err := parseIDs(arg)
+	if err != nil {
+		return nil, usagef("kiln "+f.command+" --"+flag+" 1,2,3", "%s: %v", f.origins(flag), err)
+	}
+	return ids, nil
 }
 
 func idsOfTensor(path, name string) ([]int32, error) {

@@ -5,7 +5,6 @@ import (
 	"os"
 	"runtime"
 	"strings"
-	"syscall"
 
 	"github.com/mattn/go-isatty"
 )
@@ -45,17 +44,4 @@ func deviceLine(device string) string {
 		return fmt.Sprintf("ref (reference evaluator, %d cores)", runtime.GOMAXPROCS(0))
 	}
 	return device
-}
-
-// peakMemory is the largest resident size of this process so far.
-func peakMemory() string {
-	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		return "unknown"
-	}
-	bytes := int64(u.Maxrss) * 1024 // Linux counts in KiB
-	if runtime.GOOS == "darwin" {
-		bytes = int64(u.Maxrss)
-	}
-	return fmt.Sprintf("%d MB", bytes/1_000_000)
 }

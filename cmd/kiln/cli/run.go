@@ -34,10 +34,10 @@ type runResult struct {
 func runRun(e *env, f *flags, _ []string) error {
 	sampling := engine.Sampling{Temperature: f.float("temperature"), TopK: f.number("top-k"), TopP: f.float("top-p"), Seed: f.seed("seed")}
 	if err := sampling.Check(); err != nil {
-		return usagef("kiln run --temperature 0.7 ...", "%v", err)
+		return usagef("kiln run --temperature 0.7 ...", "%s: %v", f.origins("temperature", "top-k", "top-p", "seed"), err)
 	}
 	if f.number("max-new-tokens") < 1 {
-		return usagef("kiln run --help", "--max-new-tokens is %d, want at least 1", f.number("max-new-tokens"))
+		return usagef("kiln run --help", "%s is %d, want at least 1", f.origins("max-new-tokens"), f.number("max-new-tokens"))
 	}
 	tok, prompt, err := readPrompt(f)
 	if err != nil {
@@ -61,7 +61,11 @@ func runRun(e *env, f *flags, _ []string) error {
 		}
 	}
 	if err := s.layout.Check(req); err != nil {
-		return refuse(err, "")
+		hint := ""
+		if left := s.layout.MaxPositions - len(prompt); left > 0 && req.MaxNew > left {
+			hint = fmt.Sprintf("--max-new-tokens %d", left)
+		}
+		return refuse(err, hint)
 	}
 	seq, err := place(len(prompt) + req.MaxNew)
 	if err != nil {
@@ -93,7 +97,11 @@ func generate(e *env, f *flags, s *session, seq *engine.Seq, req engine.Request,
 			if slices.Contains(req.Stop, id) {
 				return nil
 			}
-			return show(stream.Push(id))
+			piece := stream.Push(id)
+			if err := stream.Err(); err != nil {
+				return fmt.Errorf("position %d: %w", seq.Len, err)
+			}
+			return show(piece)
 		})
 	if flushErr := show(stream.Flush()); err == nil {
 		err = flushErr
@@ -102,9 +110,6 @@ func generate(e *env, f *flags, s *session, seq *engine.Seq, req engine.Request,
 		fmt.Fprintln(e.stdout)
 	}
 	if err != nil {
-		return err
-	}
-	if err := stream.Err(); err != nil {
 		return err
 	}
 	r := runResult{
@@ -133,7 +138,7 @@ func readPrompt(f *flags) (*tokenizer.Tokenizer, []int32, error) {
 		return nil, nil, err
 	}
 	if f.boolean("thinking") && from != "chat" {
-		return nil, nil, usagef("kiln run --chat FILE.json --thinking", "--thinking applies to --chat only")
+		return nil, nil, usagef("kiln run --chat FILE.json --thinking", "%s applies to --chat only", f.origins("thinking"))
 	}
 	dir := f.text("model")
 	if _, err := loadConfig(dir); err != nil { // the clearer message when the folder is wrong
@@ -148,9 +153,7 @@ func readPrompt(f *flags) (*tokenizer.Tokenizer, []int32, error) {
 	case "prompt":
 		ids, err = promptText(dir, tok, f.text("prompt"))
 	case "prompt-ids":
-		if ids, err = readIDs(f.text("prompt-ids")); err != nil {
-			err = usagef("kiln run --prompt-ids 1,2,3", "--prompt-ids: %v", err)
-		}
+		ids, err = readIDs(f, "prompt-ids")
 	default:
 		ids, err = promptChat(f, tok, f.text("chat"))
 	}
@@ -196,7 +199,7 @@ func promptChat(f *flags, tok *tokenizer.Tokenizer, path string) ([]int32, error
 			mode = "thinking"
 		}
 		if chat.ThinkingMode != "" && chat.ThinkingMode != mode {
-			return nil, refuse(fmt.Errorf("%s: thinking_mode is %q and --thinking is %v", path, chat.ThinkingMode, f.boolean("thinking")), "leave --thinking out")
+			return nil, refuse(fmt.Errorf("%s: thinking_mode is %q and %s is %v", path, chat.ThinkingMode, f.origins("thinking"), f.boolean("thinking")), "leave "+f.origins("thinking")+" out")
 		}
 		chat.ThinkingMode = mode
 	}

@@ -27,11 +27,11 @@ func runTokenize(e *env, f *flags, _ []string) error {
 	}
 	var ids []int32
 	if f.given("decode") {
-		if ids, err = readIDs(f.text("decode")); err != nil {
-			return usagef("kiln tokenize --decode 1,2,3", "--decode: %v", err)
+		if ids, err = readIDs(f, "decode"); err != nil {
+			return err
 		}
 	} else {
-		text, err := io.ReadAll(e.stdin)
+		text, err := readInput(e)
 		if err != nil {
 			return err
 		}
@@ -61,6 +61,29 @@ func runTokenize(e *env, f *flags, _ []string) error {
 		}
 	}
 	return nil
+}
+
+// readInput reads standard input to its end, or until the context ends: a
+// terminal may have nothing to say for long.
+func readInput(e *env) ([]byte, error) {
+	type result struct {
+		text []byte
+		err  error
+	}
+	done := make(chan result, 1)
+	go func() {
+		text, err := io.ReadAll(e.stdin)
+		done <- result{text, err}
+	}()
+	select {
+	case r := <-done:
+		if r.err != nil {
+			return nil, fmt.Errorf("standard input: %w", r.err)
+		}
+		return r.text, nil
+	case <-e.ctx.Done():
+		return nil, e.ctx.Err()
+	}
 }
 
 // notNil makes an empty list print as [].

@@ -1,0 +1,6 @@
+//go:build !unix
+
+package cli
+
+// peakMemory is not known: the system has no getrusage.
+func peakMemory() string { return "unknown" }

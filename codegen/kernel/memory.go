@@ -1,0 +1,190 @@
+package kernel
+
+import (
+	"fmt"
+
+	"github.com/kiln-project/kiln/codegen/target"
+	tir "github.com/kiln-project/kiln/ir"
+	"github.com/llir/llvm/ir"
+	"github.com/llir/llvm/ir/constant"
+	"github.com/llir/llvm/ir/enum"
+	"github.com/llir/llvm/ir/types"
+	"github.com/llir/llvm/ir/value"
+)
+
+// Buf is memory of one element format.
+type Buf struct {
+	k   *K
+	ptr value.Value
+	mem tir.DType
+	as  types.AddrSpace
+}
+
+// memType is the LLVM type of one stored element. f4e2m1 is two to a byte.
+func (k *K) memType(d tir.DType) types.Type {
+	switch d {
+	case tir.F32:
+		return types.Float
+	case tir.BF16:
+		if k.T.BFloat {
+			return bfloat
+		}
+		return types.I16
+	case tir.F16:
+		return types.I16
+	case tir.I64:
+		return types.I64
+	case tir.I32:
+		return types.I32
+	}
+	return types.I8
+}
+
+// Shared reserves n elements for the group: LDS on a GPU, stack on the host.
+func (k *K) Shared(d tir.DType, n int) *Buf {
+	arr := types.NewArray(uint64(n), k.memType(d))
+	zero := constant.NewInt(types.I64, 0)
+	if !k.T.GPU() {
+		a := ir.NewAlloca(arr)
+		a.Align = 64
+		k.entry.Insts = append([]ir.Instruction{a}, k.entry.Insts...)
+		return &Buf{k: k, ptr: k.b.NewGetElementPtr(arr, a, zero, zero), mem: d}
+	}
+	k.n++
+	g := k.m.NewGlobal(fmt.Sprintf("%s.lds%d", k.f.Name(), k.n), arr)
+	g.Linkage, g.AddrSpace, g.Align, g.Typ, g.Init = enum.LinkageInternal, k.T.Shared, 16, pointer(arr, k.T.Shared), constant.NewPoison(arr)
+	return &Buf{k: k, ptr: k.b.NewGetElementPtr(arr, g, zero, zero), mem: d, as: k.T.Shared}
+}
+
+// Barrier waits until all lanes of the group are here and their stores to
+// shared memory are seen.
+func (k *K) Barrier() {
+	switch k.T.Kind {
+	case target.AMDGPU:
+		k.b.NewFence(enum.AtomicOrderingRelease).SyncScope = "workgroup"
+		k.intrinsic("llvm.amdgcn.s.barrier", types.Void)
+		k.b.NewFence(enum.AtomicOrderingAcquire).SyncScope = "workgroup"
+	case target.NVPTX:
+		k.intrinsic("llvm.nvvm.barrier.cta.sync.aligned.all", types.Void, constant.NewInt(types.I32, 0))
+	}
+}
+
+// address is a typed pointer to element i of the buffer.
+func (b *Buf) address(i value.Value) value.Value {
+	g := b.k.b.NewGetElementPtr(b.k.memType(b.mem), b.ptr, i)
+	g.InBounds = true
+	return g
+}
+
+// Load reads element i and converts it: narrow floats to f32, 8-bit integers to
+// i32, bool bytes to bool. Lanes that do not act read nothing and get zero.
+// f4e2m1 is read by LoadNibble.
+func (b *Buf) Load(i V) V {
+	k := b.k
+	if b.mem == tir.F4E2M1 {
+		k.fail("load of packed f4e2m1: use LoadNibble")
+		return k.Float(0)
+	}
+	t := k.memType(b.mem)
+	if i.t != I64 {
+		i = k.Convert(i, I64)
+	}
+	switch {
+	case i.uniform || k.T.GPU():
+		return k.decode(k.b.NewLoad(t, b.address(k.raw(i))), b.mem, i.uniform)
+	case i.laneForm() && i.stride == 1:
+		vt := types.NewVector(uint64(k.T.Lanes), t)
+		p := k.b.NewBitCast(b.address(i.base), pointer(vt, b.as))
+		if k.mask == nil {
+			l := k.b.NewLoad(vt, p)
+			l.Align = ir.Align(elemBytes(t))
+			return k.decode(l, b.mem, false)
+		}
+		name := "llvm.masked.load." + mangle(vt) + ".p0"
+		v := k.intrinsic(name, vt, p, constant.NewInt(types.I32, int64(elemBytes(t))), k.mask, constant.NewZeroInitializer(vt))
+		return k.decode(v, b.mem, false)
+	}
+	return k.decode(k.gather(b, t, k.raw(i)), b.mem, false)
+}
+
+func elemBytes(t types.Type) int {
+	switch t := t.(type) {
+	case *types.IntType:
+		return int(t.BitSize) / 8
+	case *types.FloatType:
+		return 4
+	}
+	return 2
+}
+
+// gather loads one element per lane, one after the other: lanes that do not act
+// are skipped by loading element 0 of the buffer's first acting address instead.
+func (k *K) gather(b *Buf, t types.Type, idx value.Value) value.Value {
+	vt := types.NewVector(uint64(k.T.Lanes), t)
+	ptrs := b.address(idx)
+	mask := k.mask
+	if mask == nil {
+		mask = splat(types.NewVector(uint64(k.T.Lanes), types.I1), constant.True)
+	}
+	name := "llvm.masked.gather." + mangle(vt) + fmt.Sprintf(".v%dp0", k.T.Lanes)
+	return k.intrinsic(name, vt, ptrs, constant.NewInt(types.I32, int64(elemBytes(t))), mask, constant.NewZeroInitializer(vt))
+}
+
+// Store converts x to the buffer's format and writes element i, for the lanes
+// that act.
+func (b *Buf) Store(i, x V) {
+	k := b.k
+	if b.mem == tir.F4E2M1 {
+		k.fail("store to packed f4e2m1: use StoreByte")
+		return
+	}
+	if i.t != I64 {
+		i = k.Convert(i, I64)
+	}
+	t := k.memType(b.mem)
+	if i.uniform || k.T.GPU() {
+		if i.uniform && !x.uniform && !k.T.GPU() {
+			k.fail("store of a varying value to one element")
+			return
+		}
+		k.b.NewStore(k.encode(x, b.mem), b.address(k.raw(i)))
+		return
+	}
+	if x.uniform {
+		x = V{t: x.t, v: k.vary(x)}
+	}
+	v := k.encode(x, b.mem)
+	vt := types.NewVector(uint64(k.T.Lanes), t)
+	one := constant.NewInt(types.I32, int64(elemBytes(t)))
+	if i.laneForm() && i.stride == 1 {
+		p := k.b.NewBitCast(b.address(i.base), pointer(vt, b.as))
+		if k.mask == nil {
+			k.b.NewStore(v, p).Align = ir.Align(elemBytes(t))
+			return
+		}
+		k.intrinsic("llvm.masked.store."+mangle(vt)+".p0", types.Void, v, p, one, k.mask)
+		return
+	}
+	mask := k.mask
+	if mask == nil {
+		mask = splat(types.NewVector(uint64(k.T.Lanes), types.I1), constant.True)
+	}
+	k.intrinsic("llvm.masked.scatter."+mangle(vt)+fmt.Sprintf(".v%dp0", k.T.Lanes), types.Void, v, b.address(k.raw(i)), one, mask)
+}
+
+// At is the buffer from element i on; i is uniform. In packed f4e2m1 it must be
+// even, as the start of every row is.
+func (b *Buf) At(i V) *Buf {
+	if b.mem == tir.F4E2M1 {
+		i = b.k.LShr(i, b.k.Int(1))
+	}
+	return &Buf{k: b.k, ptr: b.address(b.k.raw(i)), mem: b.mem, as: b.as}
+}
+
+// Bytes is the same memory as raw bytes.
+func (b *Buf) Bytes() *Buf {
+	c := *b
+	c.mem = tir.U8
+	c.ptr = b.k.b.NewBitCast(b.ptr, pointer(types.I8, b.as))
+	return &c
+}

@@ -1,0 +1,90 @@
+package kernels
+
+import (
+	"github.com/kiln-project/kiln/codegen/kernel"
+	"github.com/kiln-project/kiln/codegen/target"
+	"github.com/kiln-project/kiln/ir"
+)
+
+// Form is one way to run an op.
+type Form struct {
+	Name string // unique; --disable-kernel takes it
+	Op   string
+	// Match reports why the form does not take the op, or "".
+	Match func(o *ir.Op, t *target.Target) (reason string)
+	// Lower emits the launches. Results are written in full.
+	Lower func(l Lowering, o *ir.Op) error
+}
+
+// Lowering is what a form sees of the compiler.
+type Lowering interface {
+	Target() *target.Target
+	// Buf is the storage of a value (operand or result).
+	Buf(v *ir.Value) Ref
+	// Scales is the storage of a block-scaled value's scales.
+	Scales(v *ir.Value) Ref
+	// Scratch reserves memory that lives until the op's last launch.
+	Scratch(dt ir.DType, elements int) Ref
+	// Launch runs a kernel. spec must tell everything that the kernel's code
+	// depends on besides form, target and parameter formats: equal specs share
+	// one kernel. Row counts belong into grid and integer arguments, so that the
+	// buckets of an entry share kernels.
+	Launch(l Launch)
+}
+
+// Ref is memory that a launch argument can name.
+type Ref struct {
+	ID int // assigned by the compiler
+	DT ir.DType
+}
+
+// Launch describes one launch.
+type Launch struct {
+	Name string // kernel name, e.g. "rms_norm"
+	Spec string // static parameters, e.g. "d256"
+	Grid int
+	Work int64 // rough number of element operations
+	In   []Ref
+	Out  []Ref
+	Ints []int
+	// Body builds the kernel: bufs are In then Out, ints the Ints.
+	Body func(k *kernel.K, bufs []*kernel.Buf, ints []kernel.V)
+}
+
+// forms is the library, by op, best form first.
+var forms = map[string][]*Form{}
+
+func register(fs ...*Form) {
+	for _, f := range fs {
+		forms[f.Op] = append(forms[f.Op], f)
+	}
+}
+
+// For lists the forms of an op, best first.
+func For(op string) []*Form { return forms[op] }
+
+// always matches every op on every target.
+func always(*ir.Op, *target.Target) string { return "" }
+
+// extent is an integer extent of a bound graph.
+func extent(d ir.Dim) int {
+	n, _ := d.Const()
+	return n
+}
+
+// dims are the extents of a value.
+func dims(v *ir.Value) []int {
+	out := make([]int, v.Type.Rank())
+	for i, d := range v.Type.Dims {
+		out[i] = extent(d)
+	}
+	return out
+}
+
+func product(n []int) int {
+	p := 1
+	for _, x := range n {
+		p *= x
+	}
+	return p
+}

@@ -1,0 +1,155 @@
+package kernels
+
+import (
+	"fmt"
+
+	"github.com/kiln-project/kiln/codegen/kernel"
+	"github.com/kiln-project/kiln/codegen/target"
+	"github.com/kiln-project/kiln/ir"
+)
+
+func init() {
+	register(
+		&Form{Name: "linear", Op: "linear", Match: always, Lower: lowerLinear},
+		&Form{Name: "block_linear", Op: "block_linear", Match: matchBlockLinear, Lower: lowerBlockLinear},
+	)
+}
+
+func lowerLinear(l Lowering, o *ir.Op) error {
+	x, w := dims(o.Args[0]), dims(o.Args[1])
+	matmul(l, matProduct{x: l.Buf(o.Args[0]), w: l.Buf(o.Args[1]), y: l.Buf(o.Results[0]), m: x[0], n: w[0], k: x[1]})
+	return nil
+}
+
+func matchBlockLinear(o *ir.Op, _ *target.Target) string {
+	w := o.Args[1].Type
+	k := extent(w.Dims[1])
+	if q := w.Quant; k%q.Block[1] != 0 || q.Block[1]%32 != 0 {
+		return fmt.Sprintf("block %v of %s does not divide K by whole vectors", q.Block, w)
+	}
+	return ""
+}
+
+// lowerBlockLinear quantises the activations once, then multiplies. A rounded
+// activation code * 2^s has 4 significant bits, so f32 holds it exactly.
+func lowerBlockLinear(l Lowering, o *ir.Op) error {
+	x, w := dims(o.Args[0]), dims(o.Args[1])
+	m, k := x[0], x[1]
+	q := l.Scratch(ir.F32, m*k)
+	actQuant(l, l.Buf(o.Args[0]), q, m*k, o.Int("act_block"))
+	t := o.Args[1].Type
+	matmul(l, matProduct{x: q, w: l.Buf(o.Args[1]), scales: l.Scales(o.Args[1]), block: t.Quant.Block, y: l.Buf(o.Results[0]), m: m, n: w[0], k: k})
+	return nil
+}
+
+// actQuant rounds x through block-scaled f8e4m3 and stores the values.
+func actQuant(l Lowering, x, y Ref, n, block int) {
+	groups := n / block
+	l.Launch(Launch{
+		Name: "act_quant", Spec: fmt.Sprintf("b%d", block), Grid: groups, Work: int64(n * 8),
+		In: []Ref{x}, Out: []Ref{y},
+		Body: func(k *kernel.K, b []*kernel.Buf, _ []kernel.V) {
+			at := k.Mul(k.Group(), k.Int(block))
+			quantBlock(k, b[0].At(at), b[1].At(at), block, e4m3)
+		},
+	})
+}
+
+// matProduct is y[m,n] = x[m,k] w[n,k]^T, w possibly block scaled.
+type matProduct struct {
+	x, w, scales, y Ref
+	block           [2]int // of the scales; zero for none
+	m, n, k         int
+}
+
+// Tile sizes of matmul: rows of x and of w that one group multiplies.
+const (
+	tileM = 4
+	tileN = 2
+)
+
+// matmul runs one group per tile. Lanes run along k; each output is summed over
+// k in one fixed order per target, whatever m is, so a row's bits do not depend
+// on its neighbours.
+func matmul(l Lowering, p matProduct) {
+	mt := min(p.m, tileM)
+	nTiles := (p.n + tileN - 1) / tileN
+	mTiles := (p.m + mt - 1) / mt
+	in := []Ref{p.x, p.w}
+	scaled := p.block[0] > 0
+	if scaled {
+		in = append(in, p.scales)
+	}
+	l.Launch(Launch{
+		Name: "matmul", Spec: fmt.Sprintf("n%d k%d mt%d block%v", p.n, p.k, mt, p.block), Grid: nTiles * mTiles,
+		Work: int64(p.m) * int64(p.n) * int64(p.k), In: in, Out: []Ref{p.y}, Ints: []int{p.m},
+		Body: func(k *kernel.K, b []*kernel.Buf, ints []kernel.V) {
+			// Tiles of one weight row follow each other over m: the weights stay cached.
+			tiles := k.UDiv(k.Add(ints[0], k.Int(mt-1)), k.Int(mt))
+			n0 := k.Mul(k.UDiv(k.Group(), tiles), k.Int(tileN))
+			m0 := k.Mul(k.URem(k.Group(), tiles), k.Int(mt))
+			last := func(i, n kernel.V) kernel.V { return k.Select(k.Cmp(kernel.LT, i, n), i, k.Sub(n, k.Int(1))) }
+			xs, ws := make([]*kernel.Buf, mt), make([]*kernel.Buf, tileN)
+			for i := range xs {
+				xs[i] = b[0].At(k.Mul(last(k.Add(m0, k.Int(i)), ints[0]), k.Int(p.k)))
+			}
+			cols := make([]kernel.V, tileN)
+			for j := range ws {
+				cols[j] = last(k.Add(n0, k.Int(j)), k.Int(p.n))
+				ws[j] = b[1].At(k.Mul(cols[j], k.Int(p.k)))
+			}
+			acc := make([]*kernel.Var, mt*tileN)
+			for i := range acc {
+				acc[i] = k.Var(k.Float(0))
+			}
+			span := p.k
+			if scaled {
+				span = p.block[1]
+			}
+			k.For(k.Int(0), k.Int(p.k), span, func(from kernel.V) {
+				part := acc
+				if scaled { // sum a block, then scale it
+					part = make([]*kernel.Var, len(acc))
+					for i := range part {
+						part[i] = k.Var(k.Float(0))
+					}
+				}
+				k.Lanes(k.Int(min(span, p.k)), func(i kernel.V) {
+					i = k.Add(i, from)
+					w := make([]kernel.V, tileN)
+					for j := range w {
+						w[j] = ws[j].LoadWeight(i)
+					}
+					for r := range xs {
+						x := xs[r].Load(i)
+						for j := range w {
+							a := part[r*tileN+j]
+							a.Set(k.FMA(x, w[j], a.Get()))
+						}
+					}
+				})
+				if !scaled {
+					return
+				}
+				for j := range ws {
+					row := k.UDiv(cols[j], k.Int(p.block[0]))
+					s := b[2].Load(k.Add(k.Mul(row, k.Int((p.k+p.block[1]-1)/p.block[1])), k.UDiv(from, k.Int(p.block[1]))))
+					for r := range xs {
+						acc[r*tileN+j].Set(k.FMA(part[r*tileN+j].Get(), s, acc[r*tileN+j].Get()))
+					}
+				}
+			})
+			y := b[len(b)-1]
+			for r := range xs {
+				for j := range ws {
+					sum := k.Sum(acc[r*tileN+j].Get())
+					row, col := k.Add(m0, k.Int(r)), k.Add(n0, k.Int(j))
+					inside := k.And(k.Cmp(kernel.LT, row, ints[0]), k.Cmp(kernel.LT, col, k.Int(p.n)))
+					k.If(inside, func() {
+						k.First(func() { y.Store(k.Add(k.Mul(row, k.Int(p.n)), col), sum) })
+					})
+				}
+			}
+		},
+	})
+}

@@ -1,0 +1,39 @@
+package kernels
+
+import (
+	"fmt"
+
+	"github.com/kiln-project/kiln/codegen/kernel"
+	"github.com/kiln-project/kiln/ir"
+)
+
+func init() {
+	register(&Form{Name: "rms_norm", Op: "rms_norm", Match: always, Lower: lowerRMSNorm})
+}
+
+// lowerRMSNorm: one group per row.
+func lowerRMSNorm(l Lowering, o *ir.Op) error {
+	shape := dims(o.Args[0])
+	d := shape[len(shape)-1]
+	eps := o.Float("eps")
+	rows := product(shape) / d
+	l.Launch(Launch{
+		Name: "rms_norm", Spec: fmt.Sprintf("d%d eps%g", d, eps), Grid: rows, Work: int64(rows * d * 2),
+		In: []Ref{l.Buf(o.Args[0]), l.Buf(o.Args[1])}, Out: []Ref{l.Buf(o.Results[0])},
+		Body: func(k *kernel.K, b []*kernel.Buf, _ []kernel.V) {
+			row := k.Mul(k.Group(), k.Int(d))
+			x, w, y := b[0].At(row), b[1], b[2].At(row)
+			acc := k.Var(k.Float(0))
+			k.Lanes(k.Int(d), func(i kernel.V) {
+				v := x.Load(i)
+				acc.Set(k.FMA(v, v, acc.Get()))
+			})
+			mean := k.Div(k.Sum(acc.Get()), k.Float(float64(d)))
+			r := k.Rsqrt(k.Add(mean, k.Float(eps)))
+			k.Lanes(k.Int(d), func(i kernel.V) {
+				y.Store(i, k.Mul(w.Load(i), k.Mul(x.Load(i), r)))
+			})
+		},
+	})
+	return nil
+}

@@ -1,0 +1,44 @@
+package kernels
+
+import (
+	"github.com/kiln-project/kiln/codegen/kernel"
+)
+
+// codeFormat is a block-scaled format as kernels see it.
+type codeFormat struct {
+	max, floor float64
+	encode     func(*kernel.K, kernel.V) kernel.V // f32 -> code
+	decode     func(*kernel.K, kernel.V) kernel.V // code -> f32
+}
+
+var (
+	e4m3 = codeFormat{448, 1e-4, (*kernel.K).EncodeE4M3, (*kernel.K).DecodeE4M3}
+	e2m1 = codeFormat{6, 6 * 0x1p-126, (*kernel.K).EncodeE2M1, (*kernel.K).DecodeE2M1}
+)
+
+// quantBlock rounds n elements through a block-scaled format: y = decode(code) *
+// scale. A block with NaN or Inf becomes NaN. On a GPU every lane of the group
+// takes part, so n may be smaller than the group.
+func quantBlock(k *kernel.K, x, y *kernel.Buf, n int, f codeFormat) {
+	inv := blockScale(k, x, n, f)
+	k.Lanes(k.Int(n), func(i kernel.V) {
+		y.Store(i, k.Mul(f.decode(k, f.encode(k, k.Mul(x.Load(i), inv.inverse))), inv.scale))
+	})
+}
+
+type scaleOf struct{ scale, inverse kernel.V }
+
+// blockScale is the power-of-two scale of a block, and its exact inverse.
+func blockScale(k *kernel.K, x *kernel.Buf, n int, f codeFormat) scaleOf {
+	top, bad := k.Var(k.Float(f.floor)), k.Var(k.Float(0))
+	k.Lanes(k.Int(n), func(i kernel.V) {
+		v := x.Load(i)
+		top.Set(k.Max(k.Abs(v), top.Get()))
+		// 0*v is NaN for NaN and Inf only.
+		bad.Set(k.Add(bad.Get(), k.Mul(v, k.Float(0))))
+	})
+	s, _ := k.Pow2Ceil(k.Mul(k.MaxOf(top.Get()), k.Float(float64(float32(1/f.max)))))
+	nan := k.Sum(bad.Get())
+	// The inverse of a power of two is exact; adding the flag makes both NaN.
+	return scaleOf{scale: k.Add(s, nan), inverse: k.Div(k.Float(1), s)}
+}

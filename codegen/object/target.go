@@ -1,0 +1,155 @@
+package object
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Setting is what code assumes, or a device has, about a feature of a target.
+type Setting uint8
+
+// The settings. Code with SettingAny runs whether the feature is on or off.
+const (
+	SettingAny Setting = iota
+	SettingOff
+	SettingOn
+	SettingUnsupported // the chip does not have the feature
+)
+
+func (s Setting) String() string {
+	return [...]string{"any", "off", "on", "unsupported"}[s&3]
+}
+
+// suffix is how a target ID writes the setting of a feature.
+func (s Setting) suffix(feature string) string {
+	switch s {
+	case SettingOff:
+		return ":" + feature + "-"
+	case SettingOn:
+		return ":" + feature + "+"
+	}
+	return ""
+}
+
+// TargetID is a chip with the settings of its features (AMDGPUUsage, "Target
+// ID"). Text cannot tell an unsupported feature from one that may be on or off;
+// the flags of an ELF file can.
+type TargetID struct {
+	Chip    string // gfx942
+	XNACK   Setting
+	SRAMECC Setting
+}
+
+// String is the canonical form: gfx942:sramecc+:xnack-.
+func (t TargetID) String() string {
+	return t.Chip + t.SRAMECC.suffix("sramecc") + t.XNACK.suffix("xnack")
+}
+
+// hsaTriple is the only platform whose code objects are read.
+const hsaTriple = "amdgcn-amd-amdhsa-"
+
+// Triple is the form that code object metadata and HIP use:
+// amdgcn-amd-amdhsa--gfx942:sramecc+:xnack-.
+func (t TargetID) Triple() string { return hsaTriple + "-" + t.String() }
+
+// RunsOn tells whether code for t runs on a device: same chip, and every
+// feature that the code does not leave open has the device's setting.
+func (t TargetID) RunsOn(device TargetID) bool {
+	open := func(code, dev Setting) bool {
+		return code == SettingAny || code == SettingUnsupported || code == dev
+	}
+	return t.Chip == device.Chip && open(t.XNACK, device.XNACK) && open(t.SRAMECC, device.SRAMECC)
+}
+
+// settled counts the features that are not left open.
+func (t TargetID) settled() int {
+	n := 0
+	for _, s := range []Setting{t.XNACK, t.SRAMECC} {
+		if s == SettingOff || s == SettingOn {
+			n++
+		}
+	}
+	return n
+}
+
+// ParseTargetID reads gfx942:sramecc+:xnack-, with or without the triple
+// amdgcn-amd-amdhsa-- before it. A feature that is not named is SettingAny.
+func ParseTargetID(s string) (TargetID, error) {
+	text := s
+	if rest, ok := strings.CutPrefix(text, hsaTriple); ok {
+		text = strings.TrimPrefix(strings.TrimPrefix(rest, "unknown"), "-")
+	}
+	chip, features, more := strings.Cut(text, ":")
+	t := TargetID{Chip: chip}
+	if !strings.HasPrefix(chip, "gfx") || strings.ContainsAny(chip, " \t\n") {
+		return TargetID{}, fmt.Errorf("target ID %q: %q is no AMDGPU processor", s, chip)
+	}
+	for more {
+		var f string
+		f, features, more = strings.Cut(features, ":")
+		name, setting := f, SettingAny
+		if n, ok := strings.CutSuffix(f, "+"); ok {
+			name, setting = n, SettingOn
+		} else if n, ok := strings.CutSuffix(f, "-"); ok {
+			name, setting = n, SettingOff
+		}
+		var into *Setting
+		switch name {
+		case "xnack":
+			into = &t.XNACK
+		case "sramecc":
+			into = &t.SRAMECC
+		default:
+			return TargetID{}, fmt.Errorf("target ID %q: unknown feature %q", s, f)
+		}
+		if setting == SettingAny {
+			return TargetID{}, fmt.Errorf("target ID %q: feature %q must end in + or -", s, f)
+		}
+		if *into != SettingAny {
+			return TargetID{}, fmt.Errorf("target ID %q: feature %q is given twice", s, name)
+		}
+		*into = setting
+	}
+	return t, nil
+}
+
+// machines names the values of EF_AMDGPU_MACH, the low byte of e_flags
+// (AMDGPUUsage, "ELF Header"). LLVM 22 writes each of them.
+var machines = map[uint32]string{
+	0x20: "gfx600", 0x21: "gfx601", 0x22: "gfx700", 0x23: "gfx701", 0x24: "gfx702", 0x25: "gfx703", 0x26: "gfx704",
+	0x28: "gfx801", 0x29: "gfx802", 0x2a: "gfx803", 0x2b: "gfx810", 0x2c: "gfx900", 0x2d: "gfx902", 0x2e: "gfx904",
+	0x2f: "gfx906", 0x30: "gfx908", 0x31: "gfx909", 0x32: "gfx90c", 0x33: "gfx1010", 0x34: "gfx1011", 0x35: "gfx1012",
+	0x36: "gfx1030", 0x37: "gfx1031", 0x38: "gfx1032", 0x39: "gfx1033", 0x3a: "gfx602", 0x3b: "gfx705", 0x3c: "gfx805",
+	0x3d: "gfx1035", 0x3e: "gfx1034", 0x3f: "gfx90a", 0x41: "gfx1100", 0x42: "gfx1013", 0x43: "gfx1150", 0x44: "gfx1103",
+	0x45: "gfx1036", 0x46: "gfx1101", 0x47: "gfx1102", 0x48: "gfx1200", 0x49: "gfx1250", 0x4a: "gfx1151", 0x4c: "gfx942",
+	0x4e: "gfx1201", 0x4f: "gfx950", 0x51: "gfx9-generic", 0x52: "gfx10-1-generic", 0x53: "gfx10-3-generic",
+	0x54: "gfx11-generic", 0x55: "gfx1152", 0x58: "gfx1153", 0x59: "gfx12-generic", 0x5a: "gfx1251", 0x5f: "gfx9-4-generic",
+}
+
+// The feature fields of e_flags, code object version 4 and later.
+var (
+	xnackSettings   = [4]Setting{SettingUnsupported, SettingAny, SettingOff, SettingOn} // bits 9:8
+	srameccSettings = xnackSettings                                                     // bits 11:10
+)
+
+// targetOfFlags decodes e_flags. The generic version is 0 for a chip of its
+// own, and at least 1 for a generic processor (version 6).
+func targetOfFlags(flags uint32, version int) (t TargetID, generic int, err error) {
+	const where = "elf e_flags at offset 0x30"
+	chip, ok := machines[flags&0xff]
+	if !ok {
+		return t, 0, fmt.Errorf("%s is 0x%x: machine 0x%x is no known AMDGPU processor: %w", where, flags, flags&0xff, ErrUnsupported)
+	}
+	known := uint32(0xfff)
+	if version >= 6 {
+		known |= 0xff << 24
+		generic = int(flags >> 24)
+	}
+	if flags&^known != 0 {
+		return t, 0, fmt.Errorf("%s is 0x%x: bits 0x%x have no meaning in code object version %d", where, flags, flags&^known, version)
+	}
+	if isGeneric := strings.HasSuffix(chip, "-generic"); isGeneric != (generic > 0) {
+		return t, 0, fmt.Errorf("%s is 0x%x: generic version %d does not go with %s in code object version %d", where, flags, generic, chip, version)
+	}
+	return TargetID{chip, xnackSettings[flags>>8&3], srameccSettings[flags>>10&3]}, generic, nil
+}

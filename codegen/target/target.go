@@ -1,0 +1,66 @@
+// Package target lists the machines that Kiln compiles for: one table row each.
+package target
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/llir/llvm/ir/types"
+)
+
+// Kind is a family of machines.
+type Kind uint8
+
+// The families.
+const (
+	Host   Kind = iota // the CPU this process runs on
+	AMDGPU             // HSA code objects
+	NVPTX              // PTX text
+)
+
+// Target is one row: all that a kernel needs to know about a machine.
+type Target struct {
+	Name     string // as given to --target
+	Kind     Kind
+	Triple   string
+	CPU      string // LLVM's -mcpu
+	Features string // LLVM's -mattr
+	// Lanes is the number of work-items of a group that act together: the width
+	// of a vector on the host, a workgroup on a GPU.
+	Lanes int
+	// Wave is the number of lanes that exchange values without memory.
+	Wave   int
+	Global types.AddrSpace
+	Shared types.AddrSpace
+	// BFloat: the code generator handles LLVM's bfloat. On x86 it turns into
+	// library calls, so bf16 travels as i16 there.
+	BFloat bool
+	// FMA: a fused multiply-add is one instruction.
+	FMA bool
+	// FNUZ: 8-bit floats are e4m3fnuz (bias 8, max 240) instead of OCP e4m3.
+	FNUZ bool
+}
+
+// Table lists the targets.
+var Table = []Target{
+	{Name: "x86-64-v3", Kind: Host, Triple: "x86_64-unknown-linux-gnu", CPU: "x86-64-v3", Lanes: 8, Wave: 8, FMA: true},
+	{Name: "x86-64-v2", Kind: Host, Triple: "x86_64-unknown-linux-gnu", CPU: "x86-64-v2", Lanes: 4, Wave: 4},
+	{Name: "gfx942", Kind: AMDGPU, Triple: "amdgcn-amd-amdhsa", CPU: "gfx942", Lanes: 256, Wave: 64, Global: 1, Shared: 3, BFloat: true, FMA: true, FNUZ: true},
+	{Name: "gfx950", Kind: AMDGPU, Triple: "amdgcn-amd-amdhsa", CPU: "gfx950", Lanes: 256, Wave: 64, Global: 1, Shared: 3, BFloat: true, FMA: true},
+	{Name: "sm_90", Kind: NVPTX, Triple: "nvptx64-nvidia-cuda", CPU: "sm_90", Features: "+ptx78", Lanes: 256, Wave: 32, Global: 1, Shared: 3, BFloat: true, FMA: true},
+}
+
+// Lookup finds a target by name.
+func Lookup(name string) (*Target, error) {
+	var names []string
+	for i := range Table {
+		if Table[i].Name == name {
+			return &Table[i], nil
+		}
+		names = append(names, Table[i].Name)
+	}
+	return nil, fmt.Errorf("unknown target %q: have %s", name, strings.Join(names, ", "))
+}
+
+// GPU reports whether lanes are threads of their own.
+func (t *Target) GPU() bool { return t.Kind != Host }

@@ -1,0 +1,120 @@
+package ir
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"strings"
+)
+
+// opReferenceHead introduces the op reference.
+const opReferenceHead = `# Op reference
+
+Generated from the op table of package ir; do not edit. To renew it:
+
+    go test ./ir -run OpReference -update
+
+A **primitive** has its meaning in the evaluator. A **composite** means its
+decomposition into simpler ops. The **error limit** is what an implementation of
+the op may deviate from that meaning.
+
+Operands are listed in order; "repeated" ones come as groups, at least once.
+Attributes stand in braces in the text form; one without a default is required.
+Kinds of attributes: ` + "`int`, `float` (finite unless said otherwise), `bool`, `string`, `dtype`, `dim`" + `
+(an extent in brackets, e.g. ` + "`[T/4+B]`), `int list`, `dim list`" + `.
+`
+
+// WriteOpReference writes the op table as Markdown: ops by group, then by name,
+// each with its operands, attributes, results and error limit. Equal tables give
+// equal bytes. The error is the writer's.
+func WriteOpReference(w io.Writer) error {
+	out := bufio.NewWriter(w)
+	fmt.Fprint(out, opReferenceHead)
+	ops := Ops()
+	for i, d := range ops { // an overview, a line a group
+		if i == 0 || ops[i-1].Group != d.Group {
+			fmt.Fprintf(out, "\n**%s**: ", d.Group)
+		} else {
+			fmt.Fprint(out, ", ")
+		}
+		fmt.Fprintf(out, "[%s](#%[1]s)", d.Name)
+		if i+1 == len(ops) || ops[i+1].Group != d.Group {
+			fmt.Fprintln(out)
+		}
+	}
+	for i, d := range ops {
+		if i == 0 || ops[i-1].Group != d.Group {
+			fmt.Fprintf(out, "\n## %s\n", d.Group)
+		}
+		d.writeReference(out)
+	}
+	return out.Flush()
+}
+
+func (d *OpDef) writeReference(w io.Writer) {
+	fmt.Fprintf(w, "\n### %s\n\n    %s\n\n%s\n\n", d.Name, d.signature(), d.Doc)
+	kind := "Primitive"
+	if !d.Primitive() {
+		kind = "Composite"
+	}
+	limit := ""
+	if !d.Primitive() || d.Limit.Kind != Exact {
+		limit = "; error limit: " + d.Limit.String()
+		if d.Limit.Why != "" {
+			limit += " (" + d.Limit.Why + ")"
+		}
+	}
+	fmt.Fprintf(w, "%s%s.\n", kind, limit)
+	if len(d.Operands) > 0 {
+		fmt.Fprint(w, "\n| operand | |\n|---|---|\n")
+		for _, o := range d.Operands {
+			doc := o.Doc
+			if o.Repeat {
+				doc = strings.TrimPrefix(doc+"; repeated", "; ")
+			}
+			fmt.Fprintf(w, "| `%s` | %s |\n", o.Name, cell(doc))
+		}
+	}
+	if len(d.Attrs) > 0 {
+		fmt.Fprint(w, "\n| attribute | kind | default | |\n|---|---|---|---|\n")
+		for _, a := range d.Attrs {
+			def := "required"
+			if a.Default != nil {
+				def = "`" + attrText(a.Default, Dim.String) + "`"
+			}
+			fmt.Fprintf(w, "| `%s` | %s | %s | %s |\n", a.Name, a.Kind, def, cell(a.Doc))
+		}
+	}
+}
+
+// signature shows the op as it stands in text, with names for values.
+func (d *OpDef) signature() string {
+	var b strings.Builder
+	for i, r := range d.Results {
+		if i > 0 {
+			b.WriteString(", ")
+		}
+		b.WriteString("%" + r)
+	}
+	b.WriteString(" = " + d.Name)
+	for i, o := range d.Operands {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		b.WriteString(" %" + o.Name)
+		if o.Repeat {
+			b.WriteString("..")
+		}
+	}
+	var names []string
+	for _, a := range d.Attrs {
+		names = append(names, a.Name)
+	}
+	if len(names) > 0 {
+		b.WriteString(" {" + strings.Join(names, ", ") + "}")
+	}
+	return b.String()
+}
+
+// cell escapes text for a table.
+func cell(s string) string { return strings.ReplaceAll(s, "|", `\|`) }

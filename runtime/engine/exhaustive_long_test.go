@@ -1,0 +1,6 @@
+//go:build long
+
+package engine
+
+// exhaustive widens the tests that sample otherwise.
+const exhaustive = true

@@ -1,0 +1,55 @@
+//go:build long
+
+package engine
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/kiln-project/kiln/models/dsv4"
+)
+
+// A long prompt token by token, and the decode entry over all of it.
+func TestLongPromptOneByOne(t *testing.T) {
+	for _, numerics := range []dsv4.Numerics{dsv4.Production, dsv4.Unrounded} {
+		m := tiny(t, numerics)
+		ids := goldenIDs(t, "long")
+		const n = 300
+		whole := feedAll(t, m, ids, n, n)
+		whole.same(t, string(numerics)+": chunks of 1", feedAll(t, m, ids, n, 1))
+		e, s := m.one(t)
+		for s.Len < n {
+			f, next := all(s, ids, 1)
+			m.step(t, e, entryDecode, []Feed{f}, [][]int32{next}, ShapeOf([]Feed{f}))
+			Commit([]Feed{f})
+		}
+		samePools(t, string(numerics)+": decode", whole.pools, e.allPools())
+	}
+}
+
+// Wrong drafts before every step, over the golden `long` continuation and over
+// the first 140 positions.
+func TestRejectedDraftsLong(t *testing.T) {
+	ids := goldenIDs(t, "long")
+	for _, numerics := range []dsv4.Numerics{dsv4.Production, dsv4.Unrounded} {
+		m, p := tiny(t, numerics), prefixesOf(t, numerics)
+		rejectRun(t, m, ids, p.pools[0][0], 0, 140)
+		rejectRun(t, m, ids, feedAll(t, m, ids, 300, 32).pools, 300, 382)
+	}
+}
+
+// Every weight of the model, turned into NaN, ends in an error. The prompt closes
+// a group of 128 and has more entries of ratio 4 than the indexer picks.
+func TestEveryNaNWeight(t *testing.T) {
+	m := tiny(t, dsv4.Production)
+	for _, numerics := range []dsv4.Numerics{dsv4.Production, dsv4.Unrounded} {
+		g, err := dsv4.Build(m.cfg, dsv4.Prefill, tinyOptions(numerics))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, w := range g.Weights {
+			t.Run(fmt.Sprintf("%s %s", numerics, w.Name), func(t *testing.T) { checkPoison(t, m, w.Name, 140) })
+		}
+		break
+	}
+}
