@@ -47,9 +47,9 @@ type dimAtom struct {
 // Limits on expressions, far beyond any real graph: what hostile text may cost.
 const (
 	maxDimValue = math.MaxInt32 // of an extent, and of every number in text
-	maxDimTerms = 64   // and factors of a term
-	maxDimDepth = 64   // of parentheses
-	maxDimText  = 1024 // bytes of the canonical text
+	maxDimTerms = 64            // and factors of a term
+	maxDimDepth = 64            // of parentheses
+	maxDimText  = 1024          // bytes of the canonical text
 	maxDimInt   = 1 << 62
 )
 

@@ -82,7 +82,13 @@ func printed(t *testing.T, name, text string) string {
 	return once
 }
 
-func reprint(t testing.TB, name, text string) string {
+// failer is what testing.T and rapid.T have in common here.
+type failer interface {
+	Helper()
+	Fatalf(format string, args ...any)
+}
+
+func reprint(t failer, name, text string) string {
 	t.Helper()
 	graphs, err := Parse(name, text)
 	if err != nil {

@@ -11,6 +11,7 @@ import (
 func init() {
 	register(
 		&Form{Name: "linear", Op: "linear", Match: always, Lower: lowerLinear},
+		&Form{Name: "grouped_linear", Op: "grouped_linear", Match: always, Lower: lowerGroupedLinear},
 		&Form{Name: "block_linear", Op: "block_linear", Match: matchBlockLinear, Lower: lowerBlockLinear},
 	)
 }
@@ -18,6 +19,12 @@ func init() {
 func lowerLinear(l Lowering, o *ir.Op) error {
 	x, w := dims(o.Args[0]), dims(o.Args[1])
 	matmul(l, matProduct{x: l.Buf(o.Args[0]), w: l.Buf(o.Args[1]), y: l.Buf(o.Results[0]), m: x[0], n: w[0], k: x[1]})
+	return nil
+}
+
+func lowerGroupedLinear(l Lowering, o *ir.Op) error {
+	x, w := dims(o.Args[0]), dims(o.Args[1])
+	matmul(l, matProduct{x: l.Buf(o.Args[0]), w: l.Buf(o.Args[1]), y: l.Buf(o.Results[0]), m: x[0], n: w[1], k: x[2], groups: x[1]})
 	return nil
 }
 
@@ -60,6 +67,7 @@ type matProduct struct {
 	x, w, scales, y Ref
 	block           [2]int // of the scales; zero for none
 	m, n, k         int
+	groups          int // independent products side by side: x [m,groups,k], w [groups,n,k], y [m,groups,n]; 0 is 1
 }
 
 // Tile sizes of matmul: rows of x and of w that one group multiplies.
@@ -72,7 +80,11 @@ const (
 // k in one fixed order per target, whatever m is, so a row's bits do not depend
 // on its neighbours.
 func matmul(l Lowering, p matProduct) {
-	mt := min(p.m, tileM)
+	p.groups = max(p.groups, 1)
+	mt := tileM
+	if p.m < tileM {
+		mt = 1
+	}
 	nTiles := (p.n + tileN - 1) / tileN
 	mTiles := (p.m + mt - 1) / mt
 	in := []Ref{p.x, p.w}
@@ -81,22 +93,29 @@ func matmul(l Lowering, p matProduct) {
 		in = append(in, p.scales)
 	}
 	l.Launch(Launch{
-		Name: "matmul", Spec: fmt.Sprintf("n%d k%d mt%d block%v", p.n, p.k, mt, p.block), Grid: nTiles * mTiles,
-		Work: int64(p.m) * int64(p.n) * int64(p.k), In: in, Out: []Ref{p.y}, Ints: []int{p.m},
+		Name: "matmul", Spec: fmt.Sprintf("n%d k%d mt%d block%v groups%d", p.n, p.k, mt, p.block, p.groups), Grid: nTiles * mTiles * p.groups,
+		Work: int64(p.m) * int64(p.n) * int64(p.k) * int64(p.groups), In: in, Out: []Ref{p.y}, Ints: []int{p.m},
 		Body: func(k *kernel.K, b []*kernel.Buf, ints []kernel.V) {
 			// Tiles of one weight row follow each other over m: the weights stay cached.
 			tiles := k.UDiv(k.Add(ints[0], k.Int(mt-1)), k.Int(mt))
-			n0 := k.Mul(k.UDiv(k.Group(), tiles), k.Int(tileN))
+			nTile := k.UDiv(k.Group(), tiles)
+			group := k.Int(0)
+			if p.groups > 1 {
+				group = k.UDiv(nTile, k.Int(nTiles))
+				nTile = k.URem(nTile, k.Int(nTiles))
+			}
+			n0 := k.Mul(nTile, k.Int(tileN))
 			m0 := k.Mul(k.URem(k.Group(), tiles), k.Int(mt))
 			last := func(i, n kernel.V) kernel.V { return k.Select(k.Cmp(kernel.LT, i, n), i, k.Sub(n, k.Int(1))) }
 			xs, ws := make([]*kernel.Buf, mt), make([]*kernel.Buf, tileN)
 			for i := range xs {
-				xs[i] = b[0].At(k.Mul(last(k.Add(m0, k.Int(i)), ints[0]), k.Int(p.k)))
+				row := k.Add(k.Mul(last(k.Add(m0, k.Int(i)), ints[0]), k.Int(p.groups)), group)
+				xs[i] = b[0].At(k.Mul(row, k.Int(p.k)))
 			}
 			cols := make([]kernel.V, tileN)
 			for j := range ws {
 				cols[j] = last(k.Add(n0, k.Int(j)), k.Int(p.n))
-				ws[j] = b[1].At(k.Mul(cols[j], k.Int(p.k)))
+				ws[j] = b[1].At(k.Mul(k.Add(k.Mul(group, k.Int(p.n)), cols[j]), k.Int(p.k)))
 			}
 			acc := make([]*kernel.Var, mt*tileN)
 			for i := range acc {
@@ -146,7 +165,7 @@ func matmul(l Lowering, p matProduct) {
 					row, col := k.Add(m0, k.Int(r)), k.Add(n0, k.Int(j))
 					inside := k.And(k.Cmp(kernel.LT, row, ints[0]), k.Cmp(kernel.LT, col, k.Int(p.n)))
 					k.If(inside, func() {
-						k.First(func() { y.Store(k.Add(k.Mul(row, k.Int(p.n)), col), sum) })
+						k.First(func() { y.Store(k.Add(k.Mul(k.Add(k.Mul(row, k.Int(p.groups)), group), k.Int(p.n)), col), sum) })
 					})
 				}
 			}

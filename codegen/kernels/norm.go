@@ -8,7 +8,10 @@ import (
 )
 
 func init() {
-	register(&Form{Name: "rms_norm", Op: "rms_norm", Match: always, Lower: lowerRMSNorm})
+	register(
+		&Form{Name: "rms_norm", Op: "rms_norm", Match: always, Lower: lowerRMSNorm},
+		&Form{Name: "head_rms_norm", Op: "head_rms_norm", Match: always, Lower: lowerHeadRMSNorm},
+	)
 }
 
 // lowerRMSNorm: one group per row.
@@ -33,6 +36,31 @@ func lowerRMSNorm(l Lowering, o *ir.Op) error {
 			k.Lanes(k.Int(d), func(i kernel.V) {
 				y.Store(i, k.Mul(w.Load(i), k.Mul(x.Load(i), r)))
 			})
+		},
+	})
+	return nil
+}
+
+// lowerHeadRMSNorm: one group per head; every step is rounded to bf16.
+func lowerHeadRMSNorm(l Lowering, o *ir.Op) error {
+	shape := dims(o.Args[0])
+	d := shape[2]
+	eps := o.Float("eps")
+	n := shape[0] * shape[1]
+	l.Launch(Launch{
+		Name: "head_rms_norm", Spec: fmt.Sprintf("d%d eps%g", d, eps), Grid: n, Work: int64(n * d * 4),
+		In: []Ref{l.Buf(o.Args[0])}, Out: []Ref{l.Buf(o.Results[0])},
+		Body: func(k *kernel.K, b []*kernel.Buf, _ []kernel.V) {
+			at := k.Mul(k.Group(), k.Int(d))
+			x, y := b[0].At(at), b[1].At(at)
+			acc := k.Var(k.Float(0))
+			k.Lanes(k.Int(d), func(i kernel.V) {
+				v := x.Load(i)
+				acc.Set(k.Add(acc.Get(), k.RoundBF16(k.Mul(v, v))))
+			})
+			u := k.RoundBF16(k.Div(k.Sum(acc.Get()), k.Float(float64(d))))
+			s := k.RoundBF16(k.Rsqrt(k.RoundBF16(k.Add(u, k.Float(eps)))))
+			k.Lanes(k.Int(d), func(i kernel.V) { y.Store(i, k.Mul(x.Load(i), s)) })
 		},
 	})
 	return nil

@@ -2,6 +2,7 @@ package kernels
 
 import (
 	"github.com/kiln-project/kiln/codegen/kernel"
+	"github.com/kiln-project/kiln/ir"
 )
 
 // codeFormat is a block-scaled format as kernels see it.
@@ -15,6 +16,9 @@ var (
 	e4m3 = codeFormat{448, 1e-4, (*kernel.K).EncodeE4M3, (*kernel.K).DecodeE4M3}
 	e2m1 = codeFormat{6, 6 * 0x1p-126, (*kernel.K).EncodeE2M1, (*kernel.K).DecodeE2M1}
 )
+
+// codeFormats lists the formats that quantBlock knows.
+var codeFormats = map[ir.DType]codeFormat{ir.F8E4M3: e4m3, ir.F4E2M1: e2m1}
 
 // quantBlock rounds n elements through a block-scaled format: y = decode(code) *
 // scale. A block with NaN or Inf becomes NaN. On a GPU every lane of the group

@@ -28,6 +28,9 @@ var (
 	toolPrefix = regexp.MustCompile(`^(?:\S*/)?(?:opt|llc|ld\.lld)(?:-[0-9]+)?: `)
 	// A place in the text that LLVM read, and the severity behind it.
 	placePrefix    = regexp.MustCompile(`^<stdin>:([0-9]+):([0-9]+): `)
+	// A line of LLVM's report on a kernel's resources: place, then the kernel's
+	// name or an indented key and value.
+	resourceRemark = regexp.MustCompile(`^\S*:[0-9]+:[0-9]+: (?:Function Name: |    \S.*: )`)
 	severityPrefix = regexp.MustCompile(`^(error|warning|remark|note): *`)
 )
 
@@ -89,22 +92,21 @@ func parseDiags(text string) []Diag {
 }
 
 // headline picks the line that says what went wrong: LLVM's report of a fatal
-// error, else the first error, else the first line that is no mere warning or
-// remark, else the first line.
+// error, else the first error, else the first line that is no warning, remark or
+// note. It may be empty.
 func headline(text string) string {
 	best, rank := "", 0
 	for line := range strings.Lines(text) {
 		sev, what := classify(line)
-		r := 1
+		r := 0
 		switch {
 		case what == "":
-			continue
 		case strings.HasPrefix(what, "LLVM ERROR:"):
-			r = 4
-		case sev == SevError:
 			r = 3
-		case sev == "":
+		case sev == SevError:
 			r = 2
+		case sev == "":
+			r = 1
 		}
 		if r > rank {
 			best, rank = what, r

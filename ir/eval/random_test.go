@@ -15,12 +15,15 @@ import (
 // maxCells bounds the values of random graphs.
 const maxCells = 300
 
+// pool is a state and its value so far.
+type pool struct{ state, now *ir.Value }
+
 // dag builds a random graph of primitives, with data for it.
 type dag struct {
 	t       *rapid.T
 	b       *ir.Builder
-	vals    []*ir.Value             // what later ops may use
-	pool    map[*ir.Value]*ir.Value // state -> its value so far
+	vals    []*ir.Value // what later ops may use
+	pools   []*pool
 	inputs  map[string]*Tensor
 	states  map[string]*Tensor
 	weights map[string]*Tensor
@@ -28,7 +31,7 @@ type dag struct {
 
 func newDAG(t *rapid.T) *dag {
 	d := &dag{
-		t: t, b: ir.NewBuilder("random"), pool: map[*ir.Value]*ir.Value{},
+		t: t, b: ir.NewBuilder("random"),
 		inputs: map[string]*Tensor{}, states: map[string]*Tensor{}, weights: map[string]*Tensor{},
 	}
 	// Few extents, so that values fit each other.
@@ -44,12 +47,7 @@ func newDAG(t *rapid.T) *dag {
 	input(ir.BF16, 2, m, n)
 	input(rapid.SampledFrom(valueTypes).Draw(t, "dtype"), m, n)
 	input(rapid.SampledFrom(codeTypes).Draw(t, "dtype"), m, n)
-	small := func() {
-		name := fmt.Sprintf("x%d", len(d.inputs))
-		d.inputs[name] = drawNormal(t, ir.I32, m, n)
-		d.vals = append(d.vals, d.b.Input(name, typ(ir.I32, m, n)))
-	}
-	small()
+	input(ir.I32, m, n)
 
 	weight := func(w *Tensor) {
 		name := fmt.Sprintf("w%d", len(d.weights))
@@ -64,7 +62,7 @@ func newDAG(t *rapid.T) *dag {
 		dt := rapid.SampledFrom([]ir.DType{ir.F32, ir.BF16, ir.I32}).Draw(t, "dtype")
 		d.states[name] = drawNormal(t, dt, m+1, n)
 		s := d.b.State(name, typ(dt, m+1, n))
-		d.pool[s] = s
+		d.pools = append(d.pools, &pool{s, s})
 		d.vals = append(d.vals, s)
 	}
 	return d
@@ -379,21 +377,17 @@ func init() {
 
 // scatterOp writes distinct rows of a pool, or of any other value.
 func scatterOp(d *dag) *ir.Value {
-	var pools []*ir.Value
-	for _, s := range slices.SortedFunc(maps.Keys(d.pool), func(a, b *ir.Value) int { return len(a.Name) - len(b.Name) + int(a.Name[1]) - int(b.Name[1]) }) {
-		pools = append(pools, s)
-	}
-	var state *ir.Value
-	pool := d.pick(func(v *ir.Value, shape []int) bool {
-		return ranked(numTypes...)(v, shape) && !slices.Contains(pools, v)
+	var state *pool
+	target := d.pick(func(v *ir.Value, shape []int) bool {
+		return ranked(numTypes...)(v, shape) && !slices.ContainsFunc(d.pools, func(p *pool) bool { return p.now == v })
 	})
-	if len(pools) > 0 && rapid.IntRange(0, 3).Draw(d.t, "state") > 0 {
-		state = rapid.SampledFrom(pools).Draw(d.t, "pool")
-		pool = d.pool[state]
+	if len(d.pools) > 0 && rapid.IntRange(0, 3).Draw(d.t, "state") > 0 {
+		state = rapid.SampledFrom(d.pools).Draw(d.t, "pool")
+		target = state.now
 	}
-	s := shapeOf(pool)
+	s := shapeOf(target)
 	rows := d.pick(func(v *ir.Value, shape []int) bool {
-		return v != pool && v.Type.DType == pool.Type.DType && len(shape) == len(s) && slices.Equal(shape[1:], s[1:])
+		return v != target && v.Type.DType == target.Type.DType && len(shape) == len(s) && slices.Equal(shape[1:], s[1:])
 	})
 	if rows == nil {
 		return nil
@@ -405,10 +399,10 @@ func scatterOp(d *dag) *ir.Value {
 	if c := d.pick(func(v *ir.Value, shape []int) bool { return v.Type.DType == ir.Bool && slices.Equal(shape, []int{n}) }); c != nil {
 		slots = d.b.Select(c, slots, d.b.I(-1))
 	}
-	out := d.b.Op1("scatter_rows", nil, pool, slots, rows)
+	out := d.b.Op1("scatter_rows", nil, target, slots, rows)
 	if state != nil { // the old value is gone
-		d.pool[state] = out
-		d.vals = slices.DeleteFunc(d.vals, func(v *ir.Value) bool { return v == pool })
+		state.now = out
+		d.vals = slices.DeleteFunc(d.vals, func(v *ir.Value) bool { return v == target })
 	}
 	return out
 }
@@ -437,11 +431,9 @@ func drawGraph(t *rapid.T) (g *ir.Graph, d *dag, live []*ir.Value) {
 	if n == 0 {
 		d.b.Output("o", d.vals[len(d.vals)-1])
 	}
-	for _, name := range slices.Sorted(maps.Keys(d.states)) {
-		for s, v := range d.pool {
-			if s.Name == name && s != v {
-				d.b.Update(s, v)
-			}
+	for _, p := range d.pools {
+		if p.now != p.state {
+			d.b.Update(p.state, p.now)
 		}
 	}
 	g, err := d.b.Finish()

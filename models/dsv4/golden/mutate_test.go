@@ -196,7 +196,7 @@ func TestMutations(t *testing.T) {
 				blind = "-"
 			}
 			rows = append(rows, []string{m.rule, m.how, string(m.numerics), r.Check + ": " + r.What,
-				fmt.Sprintf("%s %.2g", r.Bound.Metric, r.Got), r.Bound.String(), blind})
+				fmt.Sprintf("%s %.3g", r.Bound.Metric, r.Got), r.Bound.String(), blind})
 		})
 	}
 	if t.Failed() || len(rows) != len(mutations) {

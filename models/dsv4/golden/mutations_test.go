@@ -27,7 +27,7 @@ func only(name string, f rewriter) rewriter {
 var mutations = []mutation{
 	{
 		rule: "contracting the second index of A in hc_post", how: "comb is transposed before hc_post", numerics: dsv4.Unrounded,
-		checks: []string{"op/hc.256"},
+		checks: []string{"e2e/short/greedy", "op/hc.256"},
 		breaks: swap("hc_post", func(b *ir.Builder, o *ir.Op, right decomposition) []*ir.Value {
 			return right(b, with(o, o.Args[0], o.Args[1], o.Args[2], b.Transpose(o.Args[3], 0, 2, 1)))
 		}),

@@ -1,0 +1,224 @@
+package kernels
+
+import (
+	"fmt"
+
+	"github.com/kiln-project/kiln/codegen/kernel"
+	"github.com/kiln-project/kiln/codegen/target"
+	"github.com/kiln-project/kiln/ir"
+)
+
+func init() {
+	register(
+		&Form{Name: "hc_pre", Op: "hc_pre", Match: matchStreams, Lower: lowerHCPre},
+		&Form{Name: "hc_post", Op: "hc_post", Match: func(o *ir.Op, _ *target.Target) string { return fewStreams(dims(o.Args[1])[1]) }, Lower: lowerHCPost},
+		&Form{Name: "hc_head", Op: "hc_head", Match: matchStreams, Lower: lowerHCHead},
+	)
+}
+
+// maxStreams bounds the unrolled code over pairs of streams.
+const maxStreams = 8
+
+func fewStreams(c int) string {
+	if c > maxStreams {
+		return fmt.Sprintf("%d streams, at most %d are unrolled", c, maxStreams)
+	}
+	return ""
+}
+
+func matchStreams(o *ir.Op, _ *target.Target) string { return fewStreams(dims(o.Args[0])[1]) }
+
+// hcPass is the number of mixes computed in one pass over the streams: their
+// accumulators stay in registers.
+const hcPass = 8
+
+// hcMixes are the products of one row x [n] with the rows of fn [mixes,n], times
+// 1/rms(x): uniform values.
+func hcMixes(k *kernel.K, x, fn *kernel.Buf, n, mixes int, eps float64) []kernel.V {
+	out := make([]kernel.V, mixes)
+	square := k.Var(k.Float(0))
+	for from := 0; from < mixes; from += hcPass {
+		part := min(hcPass, mixes-from)
+		acc := make([]*kernel.Var, part)
+		for j := range acc {
+			acc[j] = k.Var(k.Float(0))
+		}
+		k.Lanes(k.Int(n), func(i kernel.V) {
+			v := x.Load(i)
+			if from == 0 {
+				square.Set(k.FMA(v, v, square.Get()))
+			}
+			for j := range acc {
+				acc[j].Set(k.FMA(v, fn.Load(k.Add(i, k.Int((from+j)*n))), acc[j].Get()))
+			}
+		})
+		for j := range acc {
+			out[from+j] = k.Sum(acc[j].Get())
+		}
+	}
+	r := k.Rsqrt(k.Add(k.Div(k.Sum(square.Get()), k.Float(float64(n))), k.Float(eps)))
+	for j := range out {
+		out[j] = k.Mul(out[j], r)
+	}
+	return out
+}
+
+// hcGather writes y = b(sum_c pre_c h_c).
+func hcGather(k *kernel.K, pre []kernel.V, h, y *kernel.Buf, d int) {
+	k.Lanes(k.Int(d), func(i kernel.V) {
+		sum := k.Mul(pre[0], h.Load(i))
+		for c := 1; c < len(pre); c++ {
+			sum = k.Add(sum, k.Mul(pre[c], h.Load(k.Add(i, k.Int(c*d)))))
+		}
+		y.Store(i, sum)
+	})
+}
+
+// lowerHCPre: one group per token. The Sinkhorn iterations run on uniform
+// values: C*C numbers that every lane holds.
+func lowerHCPre(l Lowering, o *ir.Op) error {
+	h := dims(o.Args[0])
+	c, d := h[1], h[2]
+	iters, eps, normEps := o.Int("iters"), o.Float("eps"), o.Float("norm_eps")
+	n, mixes := c*d, (2+c)*c
+	l.Launch(Launch{
+		Name: "hc_pre", Spec: fmt.Sprintf("c%d d%d iters%d eps%g,%g", c, d, iters, eps, normEps), Grid: h[0], Work: int64(h[0] * n * mixes),
+		In:  []Ref{l.Buf(o.Args[0]), l.Buf(o.Args[1]), l.Buf(o.Args[2]), l.Buf(o.Args[3])},
+		Out: []Ref{l.Buf(o.Results[0]), l.Buf(o.Results[1]), l.Buf(o.Results[2])},
+		Body: func(k *kernel.K, b []*kernel.Buf, _ []kernel.V) {
+			x := b[0].At(k.Mul(k.Group(), k.Int(n)))
+			m := hcMixes(k, x, b[1], n, mixes, normEps)
+			scaled := func(s, j int) kernel.V {
+				return k.Add(k.Mul(m[j], b[2].Load(k.Int(s))), b[3].Load(k.Int(j)))
+			}
+			pre, post := make([]kernel.V, c), make([]kernel.V, c)
+			for j := range c {
+				pre[j] = k.Add(k.Sigmoid(scaled(0, j)), k.Float(eps))
+				post[j] = k.Mul(k.Float(2), k.Sigmoid(scaled(1, c+j)))
+			}
+			a := make([]kernel.V, c*c)
+			for j := range a {
+				a[j] = scaled(2, 2*c+j)
+			}
+			sinkhorn(k, a, c, iters, eps)
+			hcGather(k, pre, x, b[4].At(k.Mul(k.Group(), k.Int(d))), d)
+			k.First(func() {
+				p, q := b[5].At(k.Mul(k.Group(), k.Int(c))), b[6].At(k.Mul(k.Group(), k.Int(c*c)))
+				for j := range post {
+					p.Store(k.Int(j), post[j])
+				}
+				for j := range a {
+					q.Store(k.Int(j), a[j])
+				}
+			})
+		},
+	})
+	return nil
+}
+
+// sinkhorn normalises a [c,c] in place: softmax of the rows plus eps, one column
+// step, then iters-1 row and column steps.
+func sinkhorn(k *kernel.K, a []kernel.V, c, iters int, eps float64) {
+	for i := range c {
+		row := a[i*c : (i+1)*c]
+		top := row[0]
+		for _, v := range row[1:] {
+			top = k.MaxNaN(top, v)
+		}
+		for j := range row {
+			row[j] = k.Exp(k.Sub(row[j], top))
+		}
+		sum := row[0]
+		for _, v := range row[1:] {
+			sum = k.Add(sum, v)
+		}
+		for j := range row {
+			row[j] = k.Add(k.Div(row[j], sum), k.Float(eps))
+		}
+	}
+	// step divides by the sums over one index plus eps: line and element strides
+	// choose rows or columns.
+	vars := make([]*kernel.Var, len(a))
+	for i := range a {
+		vars[i] = k.UniformVar(a[i])
+	}
+	step := func(line, element int) {
+		for i := range c {
+			sum := vars[i*line].Get()
+			for j := 1; j < c; j++ {
+				sum = k.Add(sum, vars[i*line+j*element].Get())
+			}
+			sum = k.Add(sum, k.Float(eps))
+			for j := range c {
+				v := vars[i*line+j*element]
+				v.Set(k.Div(v.Get(), sum))
+			}
+		}
+	}
+	step(1, c)
+	k.For(k.Int(1), k.Int(iters), 1, func(kernel.V) {
+		step(c, 1)
+		step(1, c)
+	})
+	for i := range a {
+		a[i] = vars[i].Get()
+	}
+}
+
+// lowerHCPost: one group per token.
+func lowerHCPost(l Lowering, o *ir.Op) error {
+	h := dims(o.Args[1])
+	c, d := h[1], h[2]
+	l.Launch(Launch{
+		Name: "hc_post", Spec: fmt.Sprintf("c%d d%d", c, d), Grid: h[0], Work: int64(h[0] * c * c * d),
+		In: []Ref{l.Buf(o.Args[0]), l.Buf(o.Args[1]), l.Buf(o.Args[2]), l.Buf(o.Args[3])}, Out: []Ref{l.Buf(o.Results[0])},
+		Body: func(k *kernel.K, b []*kernel.Buf, _ []kernel.V) {
+			at := func(i, n int) *kernel.Buf { return b[i].At(k.Mul(k.Group(), k.Int(n))) }
+			x, h, post, comb, y := at(0, d), at(1, c*d), at(2, c), at(3, c*c), at(4, c*d)
+			p, a := make([]kernel.V, c), make([]kernel.V, c*c)
+			for j := range p {
+				p[j] = post.Load(k.Int(j))
+			}
+			for j := range a {
+				a[j] = comb.Load(k.Int(j))
+			}
+			k.Lanes(k.Int(d), func(i kernel.V) {
+				v := x.Load(i)
+				in := make([]kernel.V, c)
+				for s := range in {
+					in[s] = h.Load(k.Add(i, k.Int(s*d)))
+				}
+				for j := range c {
+					mixed := k.Mul(a[j], in[0])
+					for s := 1; s < c; s++ { // the first index of comb is contracted
+						mixed = k.FMA(a[s*c+j], in[s], mixed)
+					}
+					y.Store(k.Add(i, k.Int(j*d)), k.Add(k.Mul(p[j], v), mixed))
+				}
+			})
+		},
+	})
+	return nil
+}
+
+// lowerHCHead: one group per row.
+func lowerHCHead(l Lowering, o *ir.Op) error {
+	h := dims(o.Args[0])
+	c, d := h[1], h[2]
+	eps, normEps := o.Float("eps"), o.Float("norm_eps")
+	l.Launch(Launch{
+		Name: "hc_head", Spec: fmt.Sprintf("c%d d%d eps%g,%g", c, d, eps, normEps), Grid: h[0], Work: int64(h[0] * c * c * d),
+		In: []Ref{l.Buf(o.Args[0]), l.Buf(o.Args[1]), l.Buf(o.Args[2]), l.Buf(o.Args[3])}, Out: []Ref{l.Buf(o.Results[0])},
+		Body: func(k *kernel.K, b []*kernel.Buf, _ []kernel.V) {
+			x := b[0].At(k.Mul(k.Group(), k.Int(c*d)))
+			m := hcMixes(k, x, b[1], c*d, c, normEps)
+			scale := b[2].Load(k.Int(0))
+			pre := make([]kernel.V, c)
+			for j := range pre {
+				pre[j] = k.Add(k.Sigmoid(k.Add(k.Mul(m[j], scale), b[3].Load(k.Int(j)))), k.Float(eps))
+			}
+			hcGather(k, pre, x, b[4].At(k.Mul(k.Group(), k.Int(d))), d)
+		},
+	})
+	return nil
+}

@@ -1,0 +1,100 @@
+package passes
+
+import (
+	"bytes"
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/tools/txtar"
+
+	"github.com/kiln-project/kiln/ir"
+)
+
+var update = flag.Bool("update", false, "rewrite the expected sections of the text cases")
+
+// The text cases of a pass are testdata/NAME/*.txtar: what the case shows, then
+// before.kir with one or more entries (a graph @pack is the pack graph), then
+// what the pass makes of it: after.kir with the entries and the pack graph, or
+// error.
+func TestTextCases(t *testing.T) {
+	for _, p := range Table {
+		files, err := filepath.Glob(filepath.Join("testdata", p.Name, "*.txtar"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(files) == 0 {
+			t.Errorf("pass %s has no text case", p.Name)
+		}
+		for _, file := range files {
+			t.Run(p.Name+"/"+strings.TrimSuffix(filepath.Base(file), ".txtar"), func(t *testing.T) { textCase(t, p, file) })
+		}
+	}
+}
+
+func textCase(t *testing.T, p Pass, file string) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	arc := txtar.Parse(text)
+	if len(arc.Files) == 0 || arc.Files[0].Name != "before.kir" || len(arc.Comment) == 0 {
+		t.Fatalf("%s: want a comment, then the section before.kir", file)
+	}
+	m := module(t, file, string(arc.Files[0].Data))
+	got := txtar.File{Name: "after.kir"}
+	if err := runOne(p, m); err != nil {
+		got = txtar.File{Name: "error", Data: []byte(err.Error() + "\n")}
+	} else {
+		got.Data = []byte(moduleText(m))
+		// What a pass prints can be read again.
+		back := module(t, file, string(got.Data))
+		if diff := cmp.Diff(string(got.Data), moduleText(back)); diff != "" {
+			t.Errorf("after.kir does not round-trip, -printed +read:\n%s", diff)
+		}
+	}
+	want := txtar.Format(&txtar.Archive{Comment: arc.Comment, Files: []txtar.File{arc.Files[0], got}})
+	if bytes.Equal(want, text) {
+		return
+	}
+	if *update {
+		if err := os.WriteFile(file, want, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	t.Errorf("%s: -file +pass (rewrite with -update):\n%s", file, cmp.Diff(string(text), string(want)))
+}
+
+// module reads entries and, if there is one, the pack graph.
+func module(t *testing.T, file, text string) *Module {
+	t.Helper()
+	graphs, err := ir.Parse(file, text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := &Module{}
+	for _, g := range graphs {
+		if g.Name == PackGraph {
+			m.Pack = g
+		} else {
+			m.Entries = append(m.Entries, g)
+		}
+	}
+	return m
+}
+
+// moduleText prints all graphs, the pack graph last.
+func moduleText(m *Module) string {
+	var b strings.Builder
+	for _, g := range m.Entries {
+		b.WriteString(ir.Text(g))
+	}
+	if m.Pack != nil {
+		b.WriteString(ir.Text(m.Pack))
+	}
+	return b.String()
+}
