@@ -1,4 +1,5 @@
-# Kiln. Needs Go 1.26 and make, nothing else.
+# Kiln. Needs Go 1.26 and make; LLVM is found on the machine or fetched below
+# .toolchain, see docs/toolchain.md.
 
 # make run
 PROMPT = func (b *Buffer) $(empty)
@@ -8,6 +9,10 @@ N      = 96
 BENCH = .
 PKGS  = ./...
 
+# Where make toolchain puts LLVM. TOOLCHAIN=none does without: tests that need LLVM
+# are skipped.
+TOOLCHAIN = .toolchain/llvm
+
 # make fuzz, and the brief round inside make test
 FUZZTIME = 30s
 
@@ -16,21 +21,21 @@ FUZZTIME = 30s
 
 help: ## show this text
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | while IFS="$$(printf '\t')" read -r name text; do printf '  %-10s  %s\n' "$$name" "$$text"; done
-	@printf '\nvariables: PROMPT, N (run), FUZZTIME (fuzz), BENCH, PKGS (bench)\n'
+	@printf '\nvariables: PROMPT, N (run), FUZZTIME (fuzz), BENCH, PKGS (bench), TOOLCHAIN (none: no LLVM)\n'
 
 build: ## build bin/kiln
 	go build -trimpath -o bin/kiln ./cmd/kiln
 
 # The prompt travels in a shell variable so that quotes in it stay text.
 run: export PROMPT := $(PROMPT)
-run: build ## complete PROMPT with the tiny checkpoint, N new tokens
+run: toolchain build ## complete PROMPT with the tiny checkpoint, N new tokens
 	bin/kiln run --model testdata/tiny-dsv4 --prompt "$$PROMPT" --max-new-tokens $(N)
 
-test: ## all tests, then every fuzz target for a few seconds
+test: toolchain ## all tests, then every fuzz target for a few seconds
 	go test -timeout 10m ./...
 	scripts/fuzz.sh 3s
 
-test-long: ## all tests and those of the build tag "long"
+test-long: toolchain ## all tests and those of the build tag "long"
 	go test -tags long -timeout 120m ./...
 
 lint: ## gofmt, go vet and staticcheck, with and without the tag "long"
@@ -43,12 +48,13 @@ lint: ## gofmt, go vet and staticcheck, with and without the tag "long"
 fuzz: ## every fuzz target for FUZZTIME
 	scripts/fuzz.sh $(FUZZTIME)
 
-bench: ## benchmarks, five runs each, with the machine's load before them
+bench: toolchain ## benchmarks, five runs each, with the machine's load before them
 	uptime
 	go test -run '^$$' -bench '$(BENCH)' -count 5 -timeout 60m $(PKGS)
 
-toolchain: ## what this version needs besides Go and make
-	@echo 'Nothing to fetch: this version runs models in the reference evaluator, which needs no LLVM.'
+# As the prerequisite of another target it is silent when there is nothing to do.
+toolchain: ## find or fetch LLVM for TOOLCHAIN (75 MB to download, 240 MB unpacked)
+	@$(if $(filter none,$(TOOLCHAIN)),,scripts/get-llvm.sh $(if $(filter $@,$(MAKECMDGOALS)),,--quiet) '$(TOOLCHAIN)')
 
 clean: ## remove what make built
 	rm -rf bin

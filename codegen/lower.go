@@ -37,7 +37,10 @@ func NewUnit(t *target.Target) *Unit {
 // Lower turns a bound graph into a plan: it selects a kernel form for every op,
 // decomposes the composites that no form takes, and lays out memory.
 func (u *Unit) Lower(g *ir.Graph, binding []plan.Binding) (*plan.Plan, error) {
-	l := &lowerer{u: u, values: map[*ir.Value]value{}}
+	l := &lowerer{u: u, values: map[*ir.Value]value{}, written: map[*ir.Value]bool{}}
+	for _, up := range g.Updates {
+		l.written[up.State] = true
+	}
 	p := &plan.Plan{Version: plan.Version, Entry: g.Name, Target: u.Target.Name, Binding: binding}
 	if len(g.Syms) > 0 {
 		return nil, fmt.Errorf("graph @%s: symbols %s are not bound", g.Name, strings.Join(g.Syms, ", "))
@@ -84,6 +87,7 @@ type lowerer struct {
 	u        *Unit
 	bufs     []buffer
 	values   map[*ir.Value]value
+	written  map[*ir.Value]bool // states that the graph updates
 	launches []plan.Launch
 	args     [][]argRef // per launch, parallel to Args
 	form     string     // of the op being lowered
@@ -135,9 +139,11 @@ func (l *lowerer) op(op *ir.Op) error {
 	switch {
 	case op.Def.Name == "const":
 		return nil // an immediate; Buf makes memory of it where a kernel needs that
-	case op.Def.Name == "reshape":
+	case op.Def.Name == "reshape" && !l.written[poolOf(op.Args[0])]:
 		l.values[op.Results[0]] = l.operand(op.Args[0])
-		return nil
+		return nil // of a pool that is written, it is a copy: it may be read after the write
+	case op.Def.Table:
+		return fmt.Errorf("makes a table from attributes alone: passes move it into the pack graph, which the evaluator runs; lower the graph that they leave")
 	case op.Def.Name == "scatter_rows" && isPool(op.Args[0]):
 		l.values[op.Results[0]] = l.operand(op.Args[0]) // in place
 	}
@@ -164,11 +170,17 @@ func (l *lowerer) op(op *ir.Op) error {
 }
 
 // isPool reports whether v is a state pool or a value written over one.
-func isPool(v *ir.Value) bool {
+func isPool(v *ir.Value) bool { return poolOf(v) != nil }
+
+// poolOf is the state whose memory v shares, or nil.
+func poolOf(v *ir.Value) *ir.Value {
 	for v.Kind == ir.OpResult && v.Op.Def.Name == "scatter_rows" {
 		v = v.Op.Args[0]
 	}
-	return v.Kind == ir.StateValue
+	if v.Kind == ir.StateValue {
+		return v
+	}
+	return nil
 }
 
 // choose returns the first form that takes op, or why none does.
@@ -324,8 +336,11 @@ func (u *Unit) kernel(form string, k kernels.Launch, params []kernel.Param) (*Ke
 // finish lays out the arena and fills in the plan.
 func (l *lowerer) finish(g *ir.Graph, p *plan.Plan) {
 	for _, o := range g.Outputs {
+		l.operand(o.Value) // may launch: a constant gets its memory here
+	}
+	end := len(l.launches)
+	for _, o := range g.Outputs {
 		s := l.operand(o.Value)
-		end := len(l.launches)
 		for _, id := range []int{s.data, s.scales} {
 			if id >= 0 {
 				l.bufs[id].last = end

@@ -398,6 +398,12 @@ func TestDimOutOfRange(t *testing.T) {
 			}
 			return x
 		}(),
+		"one product of a sum": func() Dim { // -2^61 A^4 twice, then (2^62+2^31) A^4
+			a2 := a.Mul(a)
+			x := a.Mul(Int(-1 << 31)).Add(a2.Mul(Int(-1 << 31))).Add(a2.Mul(a).Mul(Int(1<<31 + 1)))
+			y := a.Mul(Int(1 << 31)).Add(a2.Mul(Int(1 << 30))).Add(a2.Mul(a).Mul(Int(1 << 30)))
+			return x.Mul(y)
+		}(),
 		"zero divisor":     a.Div(0),
 		"negative divisor": Int(4).Div(-2),
 		"plus":             bad.Add(a),
@@ -412,6 +418,15 @@ func TestDimOutOfRange(t *testing.T) {
 		}
 		if err := T(F32, d).Check(); err == nil {
 			t.Errorf("%s: a legal extent", name)
+		}
+	}
+	for want, d := range map[string]Dim{ // within the range of arithmetic, but not of text
+		"constant 4294967296 is out of range":    Int(1 << 32),
+		"factor 4294967296 of A is out of range": a.Mul(Int(1 << 32)),
+		"divisor 4294967296 is out of range":     a.Div(1 << 32),
+	} {
+		if err := d.check(); err == nil || err.Error() != want || d.String() == "?" {
+			t.Errorf("%s: got %v, want %s", d, err, want)
 		}
 	}
 	for name, d := range map[string]Dim{"largest": Int(big), "smallest": Int(-big), "zero times": Int(big).Mul(Int(0)), "minus times": Int(-1 << 31).Mul(Int(1 << 31))} {

@@ -156,3 +156,67 @@ func TestExpandNested(t *testing.T) {
 		t.Errorf("got:\n%s", Text(e))
 	}
 }
+
+// Decompose gives one level: what it holds may be composite.
+func TestDecompose(t *testing.T) {
+	g, err := ParseOne("t.kir", `graph @g
+sym T
+input %h : bf16[T,4,8]
+input %fn : f32[24,32]
+input %scale : f32[3]
+input %base : f32[24]
+%0, %1, %2 = hc_pre %h, %fn, %scale, %base {eps = 1e-06, norm_eps = 1e-06} : bf16[T,8], f32[T,4], f32[T,4,4] loc("l")
+%3 = neg %0 : bf16[T,8]
+output y = %3
+`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ops, results, err := Decompose(g.Ops[0])
+	if err != nil || len(results) != 3 {
+		t.Fatalf("%d results, %v", len(results), err)
+	}
+	composite := 0
+	for _, op := range ops {
+		if !op.Def.Primitive() {
+			composite++
+		}
+		if op.Loc != "l" {
+			t.Errorf("%s has loc %q", op.Def.Name, op.Loc)
+		}
+	}
+	if composite != 1 {
+		t.Errorf("%d composites in it, want hc_split", composite)
+	}
+	if _, _, err := Decompose(g.Ops[1]); err == nil || err.Error() != "neg is a primitive" {
+		t.Errorf("got %v", err)
+	}
+}
+
+// The costs of the primitives that have one.
+func TestFlops(t *testing.T) {
+	for _, c := range []struct {
+		op    string
+		attrs Attrs
+		types []Type
+		want  int64
+	}{
+		{"add", nil, []Type{T(F32, Int(3), Int(4)), T(F32)}, 12},
+		{"exp", nil, []Type{T(F32, Int(3))}, 3},
+		{"reduce_sum", A("axis", 0), []Type{T(F32, Int(3), Int(4))}, 12},
+		{"dot", nil, []Type{T(F32, Int(3), Int(5)), T(F32, Int(4), Int(5))}, 2 * 3 * 4 * 5},
+	} {
+		b := NewBuilder("g")
+		var args []*Value
+		for i, typ := range c.types {
+			args = append(args, b.Input("x"+itoa(i), typ))
+		}
+		o := b.Op1(c.op, c.attrs, args...).Op
+		if err := b.Err(); err != nil {
+			t.Fatal(err)
+		}
+		if got := o.Def.Flops(o); got != c.want {
+			t.Errorf("%s: got %d, want %d", c.op, got, c.want)
+		}
+	}
+}

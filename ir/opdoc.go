@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 )
 
@@ -16,12 +17,13 @@ Generated from the op table of package ir; do not edit. To renew it:
 
 A **primitive** has its meaning in the evaluator. A **composite** means its
 decomposition into simpler ops. The **error limit** is what an implementation of
-the op may deviate from that meaning.
+the op may deviate from that meaning. What an op **that makes a table** gives
+depends on attributes alone; packing computes it once.
 
 Operands are listed in order; "repeated" ones come as groups, at least once.
 Attributes stand in braces in the text form; one without a default is required.
-Kinds of attributes: ` + "`int`, `float` (finite unless said otherwise), `bool`, `string`, `dtype`, `dim`" + `
-(an extent in brackets, e.g. ` + "`[T/4+B]`), `int list`, `dim list`" + `.
+Kinds of attributes: int (32 bits), float (finite unless said otherwise), bool,
+string, dtype, dim (an extent in brackets, e.g. ` + "`[T/4+B]`" + `), int list, dim list.
 `
 
 // WriteOpReference writes the op table as Markdown: ops by group, then by name,
@@ -44,7 +46,7 @@ func WriteOpReference(w io.Writer) error {
 	}
 	for i, d := range ops {
 		if i == 0 || ops[i-1].Group != d.Group {
-			fmt.Fprintf(out, "\n## %s\n", d.Group)
+			fmt.Fprintf(out, "\n## %s ops\n", d.Group)
 		}
 		d.writeReference(out)
 	}
@@ -52,10 +54,13 @@ func WriteOpReference(w io.Writer) error {
 }
 
 func (d *OpDef) writeReference(w io.Writer) {
-	fmt.Fprintf(w, "\n### %s\n\n    %s\n\n%s\n\n", d.Name, d.signature(), d.Doc)
+	fmt.Fprintf(w, "\n### %s\n\n    %s\n\n%s\n\n", d.Name, d.signature(), strings.ReplaceAll(d.Doc, "*", `\*`))
 	kind := "Primitive"
 	if !d.Primitive() {
 		kind = "Composite"
+	}
+	if d.Table {
+		kind += " that makes a table"
 	}
 	limit := ""
 	if !d.Primitive() || d.Limit.Kind != Exact {
@@ -65,7 +70,8 @@ func (d *OpDef) writeReference(w io.Writer) {
 		}
 	}
 	fmt.Fprintf(w, "%s%s.\n", kind, limit)
-	if len(d.Operands) > 0 {
+	described := func(o OperandDef) bool { return o.Doc != "" || o.Repeat }
+	if slices.ContainsFunc(d.Operands, described) { // x and y say themselves
 		fmt.Fprint(w, "\n| operand | |\n|---|---|\n")
 		for _, o := range d.Operands {
 			doc := o.Doc
@@ -82,7 +88,11 @@ func (d *OpDef) writeReference(w io.Writer) {
 			if a.Default != nil {
 				def = "`" + attrText(a.Default, Dim.String) + "`"
 			}
-			fmt.Fprintf(w, "| `%s` | %s | %s | %s |\n", a.Name, a.Kind, def, cell(a.Doc))
+			kind := a.Kind.String()
+			if a.AnyFloat {
+				kind += ", infinities and NaN too"
+			}
+			fmt.Fprintf(w, "| `%s` | %s | %s | %s |\n", a.Name, kind, def, cell(a.Doc))
 		}
 	}
 }
@@ -117,4 +127,4 @@ func (d *OpDef) signature() string {
 }
 
 // cell escapes text for a table.
-func cell(s string) string { return strings.ReplaceAll(s, "|", `\|`) }
+func cell(s string) string { return strings.NewReplacer("|", `\|`, "*", `\*`).Replace(s) }

@@ -43,10 +43,10 @@ func TestOpReference(t *testing.T) {
 
 func TestOpReferenceRow(t *testing.T) {
 	register(t, &OpDef{
-		Name: "sample", Group: "zz", Doc: "One | two.",
+		Name: "sample", Group: "zz", Doc: "One | two*three.",
 		Operands: []OperandDef{{Name: "x", Doc: "|x|"}, {Name: "k", Repeat: true}, {Name: "v", Doc: "value", Repeat: true}},
 		Results:  []string{"y", "z"},
-		Attrs:    []AttrDef{{Name: "n", Kind: AttrInt, Doc: "a|b"}, {Name: "shape", Kind: AttrDims, Default: []Dim{Sym("T"), Int(1)}, Doc: "s"}},
+		Attrs:    []AttrDef{{Name: "n", Kind: AttrInt, Doc: "a|b*c"}, {Name: "f", Kind: AttrFloat, AnyFloat: true, Doc: "f"}, {Name: "shape", Kind: AttrDims, Default: []Dim{Sym("T"), Int(1)}, Doc: "s"}},
 		Infer:    func(o *Op) ([]Type, error) { return nil, nil },
 		Limit:    Limit{Kind: AbsF32, Bound: 1e-6, Why: "because"},
 	})
@@ -54,13 +54,13 @@ func TestOpReferenceRow(t *testing.T) {
 	if err := WriteOpReference(&b); err != nil {
 		t.Fatal(err)
 	}
-	_, got, _ := strings.Cut(b.String(), "\n## zz\n")
+	_, got, _ := strings.Cut(b.String(), "\n## zz ops\n")
 	const want = `
 ### sample
 
-    %y, %z = sample %x, %k.., %v.. {n, shape}
+    %y, %z = sample %x, %k.., %v.. {n, f, shape}
 
-One | two.
+One | two\*three.
 
 Primitive; error limit: abs <= 1e-06 (because).
 
@@ -72,7 +72,8 @@ Primitive; error limit: abs <= 1e-06 (because).
 
 | attribute | kind | default | |
 |---|---|---|---|
-| ` + "`n`" + ` | int | required | a\|b |
+| ` + "`n`" + ` | int | required | a\|b\*c |
+| ` + "`f`" + ` | float, infinities and NaN too | required | f |
 | ` + "`shape`" + ` | dim list | ` + "`[T,1]`" + ` | s |
 `
 	if diff := cmp.Diff(want, got); diff != "" {

@@ -29,7 +29,7 @@ func inferRopeFreqs(o *Op) ([]Type, error) {
 func init() {
 	mustRegister(
 		&OpDef{
-			Name: "freqs_cis", Group: "rope",
+			Name: "freqs_cis", Group: "rope", Table: true,
 			Doc:     "Tables of cos and sin of f32(p * f_i) for positions p < len; f as in rope_freqs. The angle is rounded to f32 before cos and sin, which matters beyond position 10^5.",
 			Results: []string{"cos", "sin"},
 			Attrs:   append([]AttrDef{{Name: "len", Kind: AttrInt, Doc: "number of positions"}}, ropeAttrs...),

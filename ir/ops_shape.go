@@ -163,7 +163,7 @@ func init() {
 			},
 		},
 		&OpDef{
-			Name: "hadamard_matrix", Group: "shape",
+			Name: "hadamard_matrix", Group: "shape", Table: true,
 			Doc:     "The n x n Sylvester-Hadamard matrix: entry (i,j) is +1 or -1 by the parity of the ones in i&j.",
 			Results: []string{"h"},
 			Attrs:   []AttrDef{{Name: "n", Kind: AttrInt, Doc: "a power of two"}},
@@ -176,7 +176,7 @@ func init() {
 			},
 		},
 		&OpDef{
-			Name: "rope_freqs", Group: "shape",
+			Name: "rope_freqs", Group: "shape", Table: true,
 			Doc:     "Rotary frequencies base^(-2i/dim), i < dim/2. orig > 0 turns YaRN on: frequencies are divided by factor where the wavelength is long, blended by a linear ramp between the dims whose rotations over orig positions are beta_fast and beta_slow.",
 			Results: []string{"f"},
 			Attrs:   ropeAttrs,

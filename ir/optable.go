@@ -21,6 +21,10 @@ type OpDef struct {
 	// Infer computes result types from checked operands and attributes.
 	Infer func(o *Op) ([]Type, error)
 
+	// Table says that the op makes a table from attributes alone, too costly to
+	// make again in every step: packing hoists it.
+	Table bool
+
 	// Decompose builds the op's meaning from simpler ops; nil for a primitive,
 	// whose meaning is its evaluator in ir/eval.
 	Decompose func(b *Builder, o *Op) []*Value

@@ -16,8 +16,8 @@ const (
 
 // hoistPack moves weight-only values into the pack graph. A value is hoisted
 // where something that is not weight-only uses it, if its expression contains a
-// weight: tables made from attributes alone stay. Equal expressions, in any
-// entry, are packed once.
+// weight or an op that the op table marks as a table. Cheap constants stay.
+// Equal expressions, in any entry, are packed once.
 func hoistPack(m *Module) error {
 	h := &hoister{
 		pack:  ir.NewBuilder(PackGraph),
@@ -55,7 +55,8 @@ type hoister struct {
 // expr describes a weight-only value.
 type expr struct {
 	key    string
-	weight string // the weights in it, joined; "" for tables
+	weight string // the weights in it, joined; "" for none
+	table  string // without weights: the table op in it; "" for none
 	value  *ir.Value
 }
 
@@ -91,7 +92,7 @@ func (h *hoister) entry(g *ir.Graph) (*ir.Graph, bool, error) {
 		switch {
 		case v.Kind == ir.WeightValue:
 			n = b.Weight(v.Name, v.Type)
-		case e.weight != "":
+		case e.weight != "" || e.table != "":
 			any = true
 			n = b.Weight(h.packed(e), v.Type)
 		default:
@@ -104,7 +105,7 @@ func (h *hoister) entry(g *ir.Graph) (*ir.Graph, bool, error) {
 	for _, op := range g.Ops {
 		if e, ok := weightOnly(op, exprs); ok {
 			for i, r := range op.Results {
-				exprs[r] = expr{key: fmt.Sprintf("%s#%d", e.key, i), weight: e.weight, value: r}
+				exprs[r] = expr{key: fmt.Sprintf("%s#%d", e.key, i), weight: e.weight, table: e.table, value: r}
 			}
 			continue
 		}
@@ -137,13 +138,19 @@ func weightOnly(op *ir.Op, exprs map[*ir.Value]expr) (expr, bool) {
 	for _, a := range op.Attrs {
 		fmt.Fprintf(&key, " %s=%v", a.Key, a.Val)
 	}
-	weight := ""
+	weight, table := "", ""
+	if op.Def.Table {
+		table = op.Def.Name
+	}
 	for _, a := range op.Args {
 		e, ok := exprs[a]
 		if !ok {
 			return expr{}, false
 		}
 		key.WriteString(" (" + e.key + ")")
+		if table == "" {
+			table = e.table
+		}
 		switch {
 		case e.weight == "" || e.weight == weight:
 		case weight == "":
@@ -155,7 +162,7 @@ func weightOnly(op *ir.Op, exprs map[*ir.Value]expr) (expr, bool) {
 	if dependsOnSymbols(op) {
 		return expr{}, false
 	}
-	return expr{key: key.String(), weight: weight}, true
+	return expr{key: key.String(), weight: weight, table: table}, true
 }
 
 // dependsOnSymbols reports whether an extent is unbound: the value is not the
@@ -175,6 +182,10 @@ func (h *hoister) packed(e expr) string {
 		return name
 	}
 	base := PackedPrefix + strings.NewReplacer("*", "all", "+", ".and.").Replace(e.weight)
+	if e.weight == "" {
+		op := e.value.Op
+		base = PackedPrefix + e.table + "." + op.Def.Results[e.value.Index]
+	}
 	name := base
 	for i := 1; h.taken[name]; i++ {
 		name = fmt.Sprintf("%s.%d", base, i)

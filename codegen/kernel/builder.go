@@ -301,6 +301,23 @@ func (k *K) Lanes(n V, body func(i V)) {
 	k.uniformIf(k.Cmp(LT, whole, n), tail)
 }
 
+// Chunks runs body for i = lane, lane+Lanes, ... like Lanes, but in every lane of
+// the group equally often, so that body may use barriers and reductions: in is
+// false where i is past n, which body must not load or store.
+func (k *K) Chunks(n V, body func(i, in V)) {
+	if k.T.GPU() {
+		k.For(k.Int(0), n, k.T.Lanes, func(from V) {
+			i := k.Add(k.Lane(), from)
+			body(i, k.Cmp(LT, i, n))
+		})
+		return
+	}
+	lane := func(i V) V { return V{t: I64, base: i.v, stride: 1} }
+	whole := k.And(n, k.Int(-k.T.Lanes))
+	k.For(k.Int(0), whole, k.T.Lanes, func(i V) { body(lane(i), V{t: Bool, uniform: true, v: constant.True}) })
+	k.uniformIf(k.Cmp(LT, whole, n), func() { body(lane(whole), k.Cmp(LT, lane(whole), n)) })
+}
+
 // Lane is this lane's index in the group, as i64.
 func (k *K) Lane() V {
 	if k.T.GPU() {

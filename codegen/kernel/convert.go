@@ -166,6 +166,21 @@ func (k *K) RoundBF16(x V) V {
 	return k.Bits(k.Shl(k.bf16Bits(x), k.Int32(16)))
 }
 
+// Narrow rounds f64 to f32 so that a store as format d rounds the number once:
+// for f32 to nearest even, for bf16 and f16 to odd. f32 has more than two bits
+// more than those, so that their rounding of the odd neighbour is that of x.
+func (k *K) Narrow(x V, d tir.DType) V {
+	f := k.Convert(x, F32)
+	if d != tir.BF16 && d != tir.F16 {
+		return f
+	}
+	wide := k.Convert(f, F64)
+	up := k.Convert(k.Cmp(GT, k.Abs(wide), k.Abs(x)), I32)
+	odd := k.Bits(k.Or(k.Sub(k.Bits(f), up), k.Int32(1)))
+	// Exact, or NaN.
+	return k.Select(k.Or(k.Cmp(EQ, wide, x), k.Cmp(NE, x, x)), f, odd)
+}
+
 // f16Bits rounds f32 to IEEE half, nearest even.
 func (k *K) f16Bits(x V) V {
 	u := k.Bits(x)
@@ -231,6 +246,14 @@ func (b *Buf) LoadNibble(i V) V {
 	odd := k.Convert(k.And(i, k.Int(1)), I32)
 	c = k.LShr(c, k.Shl(odd, k.Int32(2)))
 	return k.DecodeE2M1(k.And(c, k.Int32(15)))
+}
+
+// LoadAny is Load for every format: packed f4e2m1 is unpacked.
+func (b *Buf) LoadAny(i V) V {
+	if b.mem == tir.F4E2M1 {
+		return b.LoadNibble(i)
+	}
+	return b.Load(i)
 }
 
 // LoadWeight is Load for weights: packed f4e2m1 is unpacked, and 8-bit floats

@@ -27,11 +27,20 @@ func (k *K) Min(x, y V) V { return k.Select(k.Cmp(LT, x, y), x, y) }
 // Max returns the larger; y if x is NaN.
 func (k *K) Max(x, y V) V { return k.Select(k.Cmp(GT, x, y), x, y) }
 
-// MinNaN and MaxNaN return NaN if either operand is NaN.
-func (k *K) MinNaN(x, y V) V { return k.Select(k.Cmp(NE, x, x), x, k.Select(k.Cmp(LT, x, y), x, y)) }
+// MinNaN returns the smaller float, or NaN if either operand is NaN; -0 is below
+// +0.
+func (k *K) MinNaN(x, y V) V { return k.extreme("minimum", x, y) }
 
-// MaxNaN returns the larger, or NaN if either operand is NaN.
-func (k *K) MaxNaN(x, y V) V { return k.Select(k.Cmp(NE, x, x), x, k.Select(k.Cmp(GT, x, y), x, y)) }
+// MaxNaN returns the larger float, or NaN if either operand is NaN; -0 is below
+// +0.
+func (k *K) MaxNaN(x, y V) V { return k.extreme("maximum", x, y) }
+
+func (k *K) extreme(name string, x, y V) V {
+	a, b, out := k.pair(name, x, y)
+	t := a.Type()
+	out.v = k.intrinsic("llvm."+name+"."+mangle(t), t, a, b)
+	return out
+}
 
 // Rsqrt is 1/sqrt(x), each step correctly rounded.
 func (k *K) Rsqrt(x V) V { return k.Div(k.constLike(x, 1), k.Sqrt(x)) }
@@ -118,22 +127,67 @@ func (k *K) ExpD(x V) V {
 	return k.Select(k.Cmp(NE, x, x), x, y)
 }
 
-// SinCosD is sin and cos in f64 of |x| < 2^30 or so: the angle is reduced by
-// pi/2 in three parts.
+// SinCosD is sin and cos in f64, to f32's precision and more, of an x that is an
+// f32 number: NaN for infinities and NaN. Small angles are reduced by pi/2 in
+// three parts, large ones with as many bits of 2/pi as they need.
 func (k *K) SinCosD(x V) (sin, cos V) {
-	n := k.RoundEven(k.Mul(x, k.Double(2/math.Pi)))
+	const border = 1 << 20
+	small := k.Cmp(LT, k.Abs(x), k.Double(border))
+	near := k.Select(small, x, k.Double(0))
+	n := k.RoundEven(k.Mul(near, k.Double(2/math.Pi)))
 	const p1, p2, p3 = 1.57079632673412561417e+00, 6.07710050630396597660e-11, 2.02226624879595063154e-21
-	r := k.Sub(k.Sub(k.Sub(x, k.Mul(n, k.Double(p1))), k.Mul(n, k.Double(p2))), k.Mul(n, k.Double(p3)))
+	r := k.Sub(k.Sub(k.Sub(near, k.Mul(n, k.Double(p1))), k.Mul(n, k.Double(p2))), k.Mul(n, k.Double(p3)))
+	r = k.Select(k.Cmp(EQ, near, k.Double(0)), near, r) // the sign of zero
+	farQ, farR := k.reduceLarge(x)
+	q := k.Select(small, k.Convert(n, I64), farQ)
+	r = k.Select(small, r, farR)
 	z := k.Mul(r, r)
 	s := k.Mul(r, k.polynomial(z, 1, -1.0/6, 1.0/120, -1.0/5040, 1.0/362880, -1.0/39916800, 1.0/6227020800, -1.0/1307674368000))
 	c := k.polynomial(z, 1, -0.5, 1.0/24, -1.0/720, 1.0/40320, -1.0/3628800, 1.0/479001600, -1.0/87178291200, 1.0/20922789888000)
-	q := k.Convert(n, I64)
 	odd := k.Cmp(NE, k.And(q, k.Int(1)), k.Int(0))
 	negSin := k.Cmp(NE, k.And(q, k.Int(2)), k.Int(0))
 	negCos := k.Cmp(NE, k.And(k.Add(q, k.Int(1)), k.Int(2)), k.Int(0))
 	sin, cos = k.Select(odd, c, s), k.Select(odd, s, c)
-	minus := func(v V) V { return k.Sub(k.Double(0), v) }
-	return k.Select(negSin, minus(sin), sin), k.Select(negCos, minus(cos), cos)
+	finite := k.Cmp(LT, k.Abs(x), k.Double(math.Inf(1)))
+	sign := func(flip, v V) V {
+		return k.Select(finite, k.Select(flip, k.Neg(v), v), k.Double(math.NaN()))
+	}
+	return sign(negSin, sin), sign(negCos, cos)
+}
+
+// twoOverPi are the first bits of 2/pi = 0.1010..., 64 to a word, behind windowLead zeros.
+var twoOverPi = [4]uint64{0x0028BE60DB939105, 0x4A7F09D5F47D4D37, 0x7036D8A5664F10E4, 0x107F9458EAF7AEF1}
+
+// windowLead: 2 bits for the quadrant, and 8 because the lowest exponent of
+// reduceLarge is -8.
+const windowLead = 10
+
+// reduceLarge gives quadrant and rest of x = q pi/2 + r, |r| <= pi/4, for an f32
+// number of at least 2^16, exact to 2^-60 or so. x is m 2^e with a whole 24-bit
+// m; the product of m and the bits of 2/pi from 2^(2-e) down is x 2/pi but for
+// whole turns, in fixed point with 62 bits behind the point.
+func (k *K) reduceLarge(x V) (q, r V) {
+	u := k.Convert(k.Bits(k.Convert(x, F32)), I64)
+	m := k.Or(k.And(u, k.Int(0x7FFFFF)), k.Int(0x800000))
+	at := k.Sub(k.And(k.LShr(u, k.Int(23)), k.Int(0xFF)), k.Int(150-8)) // e + 8
+	at = k.Select(k.Cmp(LT, at, k.Int(0)), k.Int(0), at)                // smaller x: of no use, but in range
+	second := k.Cmp(GE, at, k.Int(64))
+	shift := k.And(at, k.Int(63))
+	word := func(i int) V {
+		return k.Select(second, k.Int(int(twoOverPi[i+1])), k.Int(int(twoOverPi[i])))
+	}
+	window := func(hi, lo V) V { // two shifts, since one by 64 would be undefined
+		return k.Or(k.Shl(hi, shift), k.LShr(k.LShr(lo, k.Int(1)), k.Sub(k.Int(63), shift)))
+	}
+	a, b, c := word(0), word(1), word(2)
+	high, low := window(a, b), window(b, c)
+	// 2^64 wraps whole turns away. Of low its upper half is enough.
+	p := k.Add(k.Mul(m, high), k.LShr(k.Mul(m, k.LShr(low, k.Int(32))), k.Int(32)))
+	q = k.LShr(k.Add(p, k.Int(1<<61)), k.Int(62))
+	rest := k.Convert(k.Sub(p, k.Shl(q, k.Int(62))), F64)
+	r = k.Mul(rest, k.Double(math.Pi/2*0x1p-62))
+	negative := k.Cmp(LT, x, k.Double(0))
+	return k.Select(negative, k.Sub(k.Int(0), q), q), k.Select(negative, k.Neg(r), r)
 }
 
 // Float reports whether x is a float.
@@ -147,12 +201,17 @@ func (k *K) Neg(x V) V {
 	return V{t: x.t, uniform: x.uniform, v: k.b.NewFNeg(k.raw(x))}
 }
 
-// FloorDiv rounds the quotient of integers down; y = 0 is undefined.
+// FloorDiv rounds the quotient of integers down. The quotient by 0, and of the
+// smallest number by -1, is some number: a CPU would stop the process there, and
+// lanes that do not act divide too.
 func (k *K) FloorDiv(x, y V) V {
-	q := k.Div(x, y)
-	r := k.Sub(x, k.Mul(q, y))
-	wrong := k.And(k.Cmp(NE, r, k.zero(x.t)), k.Cmp(LT, k.Xor(r, y), k.zero(x.t)))
-	return k.Select(wrong, k.Sub(q, k.one(x.t)), q)
+	one := k.one(x.t)
+	minus := k.Cmp(EQ, y, k.Sub(k.zero(x.t), one))
+	safe := k.Select(k.Or(minus, k.Cmp(EQ, y, k.zero(x.t))), one, y)
+	q := k.Div(x, safe)
+	r := k.Sub(x, k.Mul(q, safe))
+	wrong := k.And(k.Cmp(NE, r, k.zero(x.t)), k.Cmp(LT, k.Xor(r, safe), k.zero(x.t)))
+	return k.Select(minus, k.Sub(k.zero(x.t), x), k.Select(wrong, k.Sub(q, one), q))
 }
 
 func (k *K) one(t Elem) V {

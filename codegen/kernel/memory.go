@@ -80,31 +80,83 @@ func (b *Buf) address(i value.Value) value.Value {
 // i32, bool bytes to bool. Lanes that do not act read nothing and get zero.
 // f4e2m1 is read by LoadNibble.
 func (b *Buf) Load(i V) V {
+	if b.mem == tir.F4E2M1 {
+		b.k.fail("load of packed f4e2m1: use LoadNibble")
+		return b.k.Float(0)
+	}
+	return b.k.decode(b.fetch(i), b.mem, i.uniform)
+}
+
+// LoadBits reads element i as it lies in memory, without conversion: an i64 for
+// 64-bit elements, else an i32 filled up with zeros.
+func (b *Buf) LoadBits(i V) V {
 	k := b.k
 	if b.mem == tir.F4E2M1 {
-		k.fail("load of packed f4e2m1: use LoadNibble")
-		return k.Float(0)
+		k.fail("load of packed f4e2m1: view it as bytes")
+		return k.Int32(0)
 	}
+	v := b.fetch(i)
+	out := V{t: I32, uniform: i.uniform, v: v}
+	switch t := k.memType(b.mem).(type) {
+	case *types.IntType:
+		if t.BitSize == 64 {
+			out.t = I64
+		} else if t.BitSize < 32 {
+			out.v = k.b.NewZExt(v, like(v, types.I32))
+		}
+	case *types.FloatType:
+		out.v = k.b.NewBitCast(v, like(v, types.I32))
+	default: // bfloat
+		out.v = k.b.NewZExt(k.b.NewBitCast(v, like(v, types.I16)), like(v, types.I32))
+	}
+	return out
+}
+
+// StoreBits writes what LoadBits read from an element of the same size, for the
+// lanes that act.
+func (b *Buf) StoreBits(i, x V) {
+	k := b.k
+	t := k.memType(b.mem)
+	if want := elemBytes(t) == 8; b.mem == tir.F4E2M1 || want != (x.t == I64) || !want && x.t != I32 {
+		k.fail("store of the bits of %v to %s", x.t, b.mem)
+		return
+	}
+	b.write(i, x, func(v value.Value) value.Value {
+		switch t := t.(type) {
+		case *types.IntType:
+			if t.BitSize < 32 {
+				return k.b.NewTrunc(v, like(v, t))
+			}
+			return v
+		case *types.FloatType:
+			return k.b.NewBitCast(v, like(v, t))
+		}
+		return k.b.NewBitCast(k.b.NewTrunc(v, like(v, types.I16)), like(v, bfloat))
+	})
+}
+
+// fetch reads element i in its memory type.
+func (b *Buf) fetch(i V) value.Value {
+	k := b.k
 	t := k.memType(b.mem)
 	if i.t != I64 {
 		i = k.Convert(i, I64)
 	}
 	switch {
 	case i.uniform || k.T.GPU():
-		return k.decode(k.b.NewLoad(t, b.address(k.raw(i))), b.mem, i.uniform)
+		return k.b.NewLoad(t, b.address(k.raw(i)))
 	case i.laneForm() && i.stride == 1:
 		vt := types.NewVector(uint64(k.T.Lanes), t)
 		p := k.b.NewBitCast(b.address(i.base), pointer(vt, b.as))
 		if k.mask == nil {
 			l := k.b.NewLoad(vt, p)
 			l.Align = ir.Align(elemBytes(t))
-			return k.decode(l, b.mem, false)
+			return l
 		}
 		name := "llvm.masked.load." + mangle(vt) + ".p0"
-		v := k.intrinsic(name, vt, p, constant.NewInt(types.I32, int64(elemBytes(t))), k.mask, constant.NewZeroInitializer(vt))
-		return k.decode(v, b.mem, false)
+		return k.intrinsic(name, vt, p, constant.NewInt(types.I32, int64(elemBytes(t))), k.mask, constant.NewZeroInitializer(vt))
 	}
-	return k.decode(k.gather(b, t, k.raw(i)), b.mem, false)
+	return k.gather(b, t, k.raw(i))
 }
 
 func elemBytes(t types.Type) int {
@@ -117,8 +169,7 @@ func elemBytes(t types.Type) int {
 	return 2
 }
 
-// gather loads one element per lane, one after the other: lanes that do not act
-// are skipped by loading element 0 of the buffer's first acting address instead.
+// gather loads one element per lane; lanes that do not act read nothing.
 func (k *K) gather(b *Buf, t types.Type, idx value.Value) value.Value {
 	vt := types.NewVector(uint64(k.T.Lanes), t)
 	ptrs := b.address(idx)
@@ -135,9 +186,17 @@ func (k *K) gather(b *Buf, t types.Type, idx value.Value) value.Value {
 func (b *Buf) Store(i, x V) {
 	k := b.k
 	if b.mem == tir.F4E2M1 {
-		k.fail("store to packed f4e2m1: use StoreByte")
+		k.fail("store to packed f4e2m1: view it as bytes")
 		return
 	}
+	b.write(i, x, func(v value.Value) value.Value {
+		return k.encode(V{t: x.t, uniform: x.uniform && i.uniform, v: v}, b.mem)
+	})
+}
+
+// write stores encode(x) to element i.
+func (b *Buf) write(i, x V, encode func(value.Value) value.Value) {
+	k := b.k
 	if i.t != I64 {
 		i = k.Convert(i, I64)
 	}
@@ -147,13 +206,14 @@ func (b *Buf) Store(i, x V) {
 			k.fail("store of a varying value to one element")
 			return
 		}
-		k.b.NewStore(k.encode(x, b.mem), b.address(k.raw(i)))
+		if k.mask != nil && i.uniform {
+			k.fail("store to one element by lanes of which some may not act")
+			return
+		}
+		k.b.NewStore(encode(k.raw(x)), b.address(k.raw(i)))
 		return
 	}
-	if x.uniform {
-		x = V{t: x.t, v: k.vary(x)}
-	}
-	v := k.encode(x, b.mem)
+	v := encode(k.vary(x))
 	vt := types.NewVector(uint64(k.T.Lanes), t)
 	one := constant.NewInt(types.I32, int64(elemBytes(t)))
 	if i.laneForm() && i.stride == 1 {

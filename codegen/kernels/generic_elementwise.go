@@ -2,104 +2,83 @@ package kernels
 
 import (
 	"fmt"
-	"math"
-	"slices"
 
 	"github.com/kiln-project/kiln/codegen/kernel"
 	"github.com/kiln-project/kiln/codegen/target"
 	"github.com/kiln-project/kiln/ir"
+	"github.com/kiln-project/kiln/ir/num"
 )
 
-// Elementwise primitives: one group per run of elements, lanes along them.
+// Elementwise primitives: a group takes a run of elements or some rows, lanes
+// along them.
 
 func init() {
 	for _, op := range []string{"neg", "abs", "exp", "log1p", "sqrt", "rsqrt", "sigmoid", "cos", "sin", "not",
-		"add", "sub", "mul", "div", "mod", "min", "max", "and", "or", "eq", "ne", "lt", "le", "gt", "ge", "select", "broadcast"} {
-		register(&Form{Name: "generic_" + op, Op: op, Match: matchElementwise, Lower: lowerElementwise})
+		"add", "sub", "mul", "div", "mod", "min", "max", "and", "or", "eq", "ne", "lt", "le", "gt", "ge", "select"} {
+		register(&Form{Name: "generic_" + op, Op: op, Match: always, Lower: lowerElementwise})
 	}
 	register(
-		&Form{Name: "generic_cast", Op: "cast", Match: matchCast, Lower: lowerElementwise},
+		&Form{Name: "generic_cast", Op: "cast", Match: matchCast, Lower: lowerCast},
 		&Form{Name: "generic_const", Op: "const", Match: always, Lower: lowerConst},
 		&Form{Name: "generic_iota", Op: "iota", Match: always, Lower: lowerIota},
 	)
 }
 
-func matchElementwise(o *ir.Op, _ *target.Target) string {
-	if o.Def.Name == "broadcast" && o.Args[0].Type.DType == ir.F4E2M1 {
-		return "packed f4e2m1"
-	}
-	return ""
-}
-
+// matchCast refuses what the evaluator refuses: codes become integers by way of
+// f32.
 func matchCast(o *ir.Op, _ *target.Target) string {
-	for _, dt := range []ir.DType{o.Args[0].Type.DType, o.DType("to")} {
-		if dt == ir.F4E2M1 {
-			return "packed f4e2m1"
-		}
+	from, to := o.Args[0].Type.DType, o.DType("to")
+	if to.IsInt() && !from.IsInt() && !from.IsFloat() && from != ir.Bool {
+		return fmt.Sprintf("cast from %s to %s: go through f32", from, to)
 	}
 	return ""
-}
-
-// chunk is the number of elements of one group of an elementwise kernel.
-const chunk = 4096
-
-// operandWalk says how an operand's index follows from the result's.
-type operandWalk struct {
-	same   bool // the result's own index
-	single bool // one element
-	stride []int
 }
 
 func lowerElementwise(l Lowering, o *ir.Op) error {
 	shape := dims(o.Results[0])
-	n := product(shape)
-	walks := make([]operandWalk, len(o.Args))
 	spec := o.Def.Name + attrSpec(o)
-	nested := false
-	for i, a := range o.Args {
-		walks[i] = walkOf(shape, dims(a))
-		nested = nested || !walks[i].same && !walks[i].single
-		spec += fmt.Sprintf(" %v %v", walks[i].same, walks[i].single)
-	}
-	inner := []int(nil)
-	if nested { // only the first extent stays out of the code
-		inner = shape[1:]
-		spec = fmt.Sprintf("%s inner%v", spec, inner)
-		for _, w := range walks {
-			spec += fmt.Sprintf(" %v", w.stride)
-		}
-	}
 	consts := make([]*float64, len(o.Args))
+	var strides [][]int
 	var in []Ref
 	for i, a := range o.Args {
-		if a.Op != nil && a.Op.Def.Name == "const" && !a.Type.DType.IsInt() {
+		if a.Op != nil && a.Op.Def.Name == "const" {
 			v := a.Op.Float("value")
 			consts[i] = &v
-			spec += fmt.Sprintf(" c%d=%v", i, v)
+			spec += fmt.Sprintf(" c%d=%v:%s", i, v, a.Type.DType)
 			continue
 		}
 		in = append(in, l.Buf(a))
+		strides = append(strides, repeated(dims(a), len(shape)))
 	}
+	w := walkOver(l.Target(), shape, 4, strides...)
 	l.Launch(Launch{
-		Name: "ew_" + o.Def.Name, Spec: spec, Grid: (n + chunk - 1) / chunk, Work: int64(n) * 4,
-		In: in, Out: []Ref{l.Buf(o.Results[0])}, Ints: []int{n},
+		Name: "ew_" + o.Def.Name, Spec: spec + " " + w.spec(), Grid: w.grid(), Work: int64(product(shape)) * 4,
+		In: in, Out: []Ref{l.Buf(o.Results[0])}, Ints: w.ints(),
 		Body: func(k *kernel.K, b []*kernel.Buf, ints []kernel.V) {
-			from := k.Mul(k.Group(), k.Int(chunk))
-			left := k.Sub(ints[0], from)
-			count := k.Select(k.Cmp(kernel.LT, left, k.Int(chunk)), left, k.Int(chunk))
-			k.Lanes(count, func(i kernel.V) {
-				at := k.Add(i, from)
-				args := make([]kernel.V, len(o.Args))
-				next := 0
-				for j := range o.Args {
-					if consts[j] != nil {
-						args[j] = constValue(k, o.Args[j].Type.DType, *consts[j])
-						continue
+			w.each(k, ints, func(first []kernel.V) func(col, at kernel.V) {
+				x := make([]kernel.V, len(in)) // of the operands that are fixed along a row
+				for j := range in {
+					if w.fixed(j) {
+						x[j] = b[j].LoadAny(first[j])
 					}
-					args[j] = b[next].Load(walks[j].index(k, at, inner))
-					next++
 				}
-				b[len(b)-1].Store(at, elementwise(k, o, args))
+				return func(col, at kernel.V) {
+					var args []kernel.V
+					next := 0
+					for j, c := range consts {
+						if c != nil {
+							args = append(args, constValue(k, o.Args[j].Type.DType, *c))
+							continue
+						}
+						v := x[next]
+						if !w.fixed(next) {
+							v = b[next].LoadAny(w.index(k, ints, next, first[next], col, at))
+						}
+						args = append(args, v)
+						next++
+					}
+					b[len(b)-1].Store(at, elementwise(k, o, args))
+				}
 			})
 		},
 	})
@@ -117,74 +96,61 @@ func attrSpec(o *ir.Op) string {
 	return s
 }
 
+// lowerCast rounds; f4e2m1 is packed two to a byte.
+func lowerCast(l Lowering, o *ir.Op) error {
+	if o.DType("to") != ir.F4E2M1 {
+		return lowerElementwise(l, o)
+	}
+	n := product(dims(o.Args[0])) / 2
+	s := spreadOver(l.Target(), 1, n, 16)
+	y := l.Buf(o.Results[0])
+	y.DT = ir.U8
+	from := o.Args[0].Type.DType
+	l.Launch(Launch{
+		Name: "ew_pack", Spec: fmt.Sprintf("%s %s", from, s.mode), Grid: s.grid(), Work: int64(n) * 16,
+		In: []Ref{l.Buf(o.Args[0])}, Out: []Ref{y}, Ints: s.ints(),
+		Body: func(k *kernel.K, b []*kernel.Buf, ints []kernel.V) {
+			s.each(k, ints, func(kernel.V) func(col, at kernel.V) {
+				return func(_, at kernel.V) {
+					b[1].StoreBits(at, packPair(k, func(i int) kernel.V {
+						x := b[0].LoadAny(k.Add(k.Mul(at, k.Int(2)), k.Int(i)))
+						return k.EncodeE2M1(toFloat(k, x))
+					}))
+				}
+			})
+		},
+	})
+	return nil
+}
+
+// packPair is the byte of two 4-bit codes, the first in its low half.
+func packPair(k *kernel.K, code func(i int) kernel.V) kernel.V {
+	return k.Or(code(0), k.Shl(code(1), k.Int32(4)))
+}
+
+// constValue is a constant rounded once to its dtype, as a load of it would give.
 func constValue(k *kernel.K, dt ir.DType, v float64) kernel.V {
 	switch dt {
 	case ir.BF16:
-		return k.RoundBF16(k.Float(v))
+		v = float64(num.RoundBF16F64(v))
 	case ir.F16:
-		return k.RoundF16(k.Float(v))
+		v = float64(num.RoundF16F64(v))
+	case ir.I64:
+		return k.Int(int(v))
+	case ir.I32, ir.I8, ir.U8:
+		return k.Int32(int(v))
 	}
 	return k.Float(v)
 }
 
-// walkOf compares an operand's extents with the result's.
-func walkOf(result, operand []int) operandWalk {
-	w := operandWalk{stride: make([]int, len(result))}
-	if product(operand) == 1 {
-		w.single = true
-		return w
-	}
-	w.same = slices.Equal(result, operand)
-	step := 1
-	for i := len(result) - 1; i >= 0; i-- {
-		if operand[i] != 1 {
-			w.stride[i] = step
-		}
-		step *= operand[i]
-	}
-	return w
-}
-
-// index is the operand's element for the result's element at.
-func (w operandWalk) index(k *kernel.K, at kernel.V, inner []int) kernel.V {
-	if w.single {
-		return k.Int(0)
-	}
-	if w.same {
-		return at
-	}
-	sum := kernel.V{}
-	first := true
-	rest := at
-	for i := len(inner) - 1; i >= 0; i-- {
-		if d := inner[i]; d != 1 {
-			if s := w.stride[i+1]; s != 0 {
-				part := k.Mul(k.URem(rest, k.Int(d)), k.Int(s))
-				if first {
-					sum, first = part, false
-				} else {
-					sum = k.Add(sum, part)
-				}
-			}
-			rest = k.UDiv(rest, k.Int(d))
-		}
-	}
-	if s := w.stride[0]; s != 0 {
-		part := k.Mul(rest, k.Int(s))
-		if first {
-			return part
-		}
-		sum = k.Add(sum, part)
-	}
-	return sum
-}
-
 // elementwise computes one op on loaded values. Narrow floats were widened to
 // f32 and are rounded by the store; transcendentals go through f64, so that the
-// rounded result is the evaluator's but for rare last bits.
+// rounded result is the evaluator's but for rare last bits. What the evaluator
+// refuses, integers that overflow or are divided by zero and floats outside the
+// integers' range, gives some number.
 func elementwise(k *kernel.K, o *ir.Op, x []kernel.V) kernel.V {
 	viaDouble := func(f func(kernel.V) kernel.V) kernel.V {
-		return k.Convert(f(k.Convert(x[0], kernel.F64)), kernel.F32)
+		return k.Narrow(f(k.Convert(x[0], kernel.F64)), o.Results[0].Type.DType)
 	}
 	one := k.Double(1)
 	switch o.Def.Name {
@@ -201,7 +167,7 @@ func elementwise(k *kernel.K, o *ir.Op, x []kernel.V) kernel.V {
 	case "exp":
 		return viaDouble(k.ExpD)
 	case "log1p":
-		return viaDouble(func(v kernel.V) kernel.V { return k.Log1pD(v) })
+		return viaDouble(k.Log1pD)
 	case "sqrt":
 		return k.Sqrt(x[0])
 	case "rsqrt":
@@ -247,14 +213,9 @@ func elementwise(k *kernel.K, o *ir.Op, x []kernel.V) kernel.V {
 		return k.Cmp(kernel.Pred(o.Def.Name), x[0], x[1])
 	case "select":
 		return k.Select(x[0], x[1], x[2])
-	case "broadcast":
-		return rebits(k, x[0], o.Args[0].Type.DType)
 	}
 	return castTo(k, x[0], o.Args[0].Type.DType, o.DType("to"))
 }
-
-// rebits turns a loaded value back into what a store of its own format takes.
-func rebits(k *kernel.K, x kernel.V, dt ir.DType) kernel.V { return castTo(k, x, dt, dt) }
 
 // castTo rounds a loaded value of format from for a store of format to.
 func castTo(k *kernel.K, x kernel.V, from, to ir.DType) kernel.V {
@@ -265,15 +226,13 @@ func castTo(k *kernel.K, x kernel.V, from, to ir.DType) kernel.V {
 		return k.EncodeFNUZ(toFloat(k, x))
 	case ir.E8M0:
 		return k.EncodeE8M0(toFloat(k, x))
-	case ir.Bool:
-		return k.Convert(x, kernel.Bool)
 	case ir.I64:
 		return k.Convert(x, kernel.I64)
 	case ir.I32, ir.I8, ir.U8:
 		return k.Convert(x, kernel.I32)
 	}
 	if from == ir.I64 || from == ir.I32 { // one rounding, from the exact integer
-		return k.Convert(k.Convert(x, kernel.F64), kernel.F32)
+		return k.Narrow(k.Convert(x, kernel.F64), to)
 	}
 	return toFloat(k, x)
 }
@@ -283,16 +242,9 @@ func toFloat(k *kernel.K, x kernel.V) kernel.V { return k.Convert(x, kernel.F32)
 func lowerConst(l Lowering, o *ir.Op) error {
 	v, dt := o.Float("value"), o.DType("dtype")
 	l.Launch(Launch{
-		Name: "const", Spec: fmt.Sprintf("%v %s", math.Float64bits(v), dt), Grid: 1, Work: 1, Out: []Ref{l.Buf(o.Results[0])},
+		Name: "const", Spec: fmt.Sprintf("%v %s", v, dt), Grid: 1, Work: 1, Out: []Ref{l.Buf(o.Results[0])},
 		Body: func(k *kernel.K, b []*kernel.Buf, _ []kernel.V) {
-			x := k.Float(v)
-			switch dt {
-			case ir.I64:
-				x = k.Int(int(v))
-			case ir.I32, ir.I8, ir.U8:
-				x = k.Int32(int(v))
-			}
-			k.First(func() { b[0].Store(k.Int(0), x) })
+			k.First(func() { b[0].Store(k.Int(0), constValue(k, dt, v)) })
 		},
 	})
 	return nil

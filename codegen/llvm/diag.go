@@ -27,7 +27,9 @@ var (
 	// A program's own name before its messages, perhaps with a path.
 	toolPrefix = regexp.MustCompile(`^(?:\S*/)?(?:opt|llc|ld\.lld)(?:-[0-9]+)?: `)
 	// A place in the text that LLVM read, and the severity behind it.
-	placePrefix    = regexp.MustCompile(`^<stdin>:([0-9]+):([0-9]+): `)
+	placePrefix = regexp.MustCompile(`^<stdin>:([0-9]+):([0-9]+): `)
+	// What opt and llc say after the verifier has said what is wrong.
+	afterVerifier = regexp.MustCompile(`input module (?:cannot be verified|is broken)`)
 	// A line of LLVM's report on a kernel's resources: place, then the kernel's
 	// name or an indented key and value.
 	resourceRemark = regexp.MustCompile(`^\S*:[0-9]+:[0-9]+: (?:Function Name: |    \S.*: )`)
@@ -59,7 +61,7 @@ func classify(line string) (Severity, string) {
 		}
 	}
 	line = strings.TrimPrefix(line, "<unknown>:0:0: ")
-	return sev, place + strings.TrimSpace(line)
+	return sev, strings.TrimSpace(place + strings.TrimSpace(line))
 }
 
 // jobPlace says where a position of the text that LLVM read is in the job's IR.
@@ -100,7 +102,7 @@ func headline(text string) string {
 		sev, what := classify(line)
 		r := 0
 		switch {
-		case what == "":
+		case what == "", afterVerifier.MatchString(what):
 		case strings.HasPrefix(what, "LLVM ERROR:"):
 			r = 3
 		case sev == SevError:

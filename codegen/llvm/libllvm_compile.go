@@ -12,15 +12,7 @@ import (
 func (l *library) compile(q *request) *response {
 	l.diags = nil
 	out, stage, err := l.run(q)
-	if err == "" {
-		if first, bad := errorsAmong(l.diags); bad {
-			stage, err = "emit", first
-		}
-	}
-	if err != "" {
-		return &response{Stage: stage, Err: err, Diags: l.diags}
-	}
-	return &response{Output: out, Diags: l.diags}
+	return &response{Output: out, Stage: stage, Err: err, Diags: l.diags}
 }
 
 // run returns the output, or the stage that failed and LLVM's text about it.

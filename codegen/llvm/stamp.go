@@ -43,11 +43,14 @@ func parseStamp(text string) (stamp, error) {
 	switch {
 	case s.major == "" || s.source == "":
 		return stamp{}, errors.New("no major or no source: the file is incomplete")
-	case (s.loader == "") != (s.libpath == "") || s.loader != "" && s.libllvm == "":
+	case (s.loader == "") != (s.libpath == "") || (s.loader == "") != (s.libllvm == ""):
 		return stamp{}, errors.New("loader, libpath and libllvm must come together")
 	}
+	if s.loader == "" {
+		return s, nil
+	}
 	for _, p := range append(strings.Split(s.libpath, ":"), s.loader, s.libllvm) {
-		if p != "" && !filepath.IsLocal(p) {
+		if !filepath.IsLocal(p) { // also the empty path
 			return stamp{}, fmt.Errorf("path %q leaves the folder", p)
 		}
 	}

@@ -59,12 +59,15 @@ func TestELFErrors(t *testing.T) {
 		{"section that overflows", section(5, shSize, 1<<64-8), "elf section 5 (sh_offset, sh_size): 0xfffffffffffffff8 bytes", false},
 		{"names", set(62, 1), "elf e_shstrndx at offset 0x3e is 1, which is no string table", false},
 		{"name outside", func(b []byte) { le.PutUint32(b[sectionHeader(b, 5):], 1000) }, "elf section 5: sh_name: 0x3e8 is outside the string table of", false},
-		{"program headers", set(56, 1), "elf program header table (e_phoff, e_phnum)", true},
+		{"program headers", func(b []byte) { b[56] = 1; b[39] = 1 }, "elf program header table (e_phoff, e_phnum): 0x38 bytes at offset 0x100000000000000 lie outside", false},
+		{"segment outside", func(b []byte) { makeLoad(b, 1<<40, 8, 8) }, "elf program header 0 (p_offset, p_filesz): 0x8 bytes at offset 0x10000000000 lie outside", false},
+		{"segment smaller than its file part", func(b []byte) { makeLoad(b, 0, 8, 4) }, "elf program header 0: p_memsz 0x4 at p_vaddr 0xffffffffffffff00 does not hold p_filesz 0x8", false},
+		{"segment that wraps around", func(b []byte) { makeLoad(b, 0, 8, 0x101) }, "elf program header 0: p_memsz 0x101 at p_vaddr 0xffffffffffffff00", false},
 		{"size of a program header", func(b []byte) { b[56] = 1; b[54] = 1 }, "elf e_phentsize at offset 0x36 is 1, want 56", false},
 		{"symbols", section(2, shSize, 71), "elf section 2 (.dynsym): sh_size 0x47 is no multiple of 24", false},
 		{"symbol names", link(2, 99), "elf section 2 (.dynsym): sh_link 99 is no string table", false},
 		{"symbol names of another type", link(2, 5), "elf section 2 (.dynsym): sh_link 5 is no string table", false},
-		{"symbol name outside", func(b []byte) { le.PutUint32(b[le.Uint64(b[sectionHeader(b, 2)+shOffset:])+symSize:], 1000) }, "elf section 2 (.dynsym): symbol 1 at offset 0xf", false},
+		{"symbol name outside", func(b []byte) { le.PutUint32(b[le.Uint64(b[sectionHeader(b, 2)+shOffset:])+symSize:], 1000) }, "elf section 2 (.dynsym): symbol 1 at offset 0x298: st_name: 0x3e8 is outside the string table of 0x8 bytes", false},
 		{"unterminated names", func(b []byte) {
 			at := le.Uint64(b[sectionHeader(b, 3)+shOffset:])
 			copy(b[at+5:], "xxxx")
@@ -86,11 +89,24 @@ func TestELFErrors(t *testing.T) {
 			if err == nil || !strings.Contains(err.Error(), tc.want) {
 				t.Fatalf("error %v, want %q in it", err, tc.want)
 			}
-			if tc.name != "program headers" && errors.Is(err, ErrUnsupported) != tc.unsupported {
+			if errors.Is(err, ErrUnsupported) != tc.unsupported {
 				t.Errorf("error %v: unsupported is %t", err, !tc.unsupported)
 			}
 		})
 	}
+}
+
+// makeLoad makes the descriptor's bytes a program header of type PT_LOAD.
+func makeLoad(b []byte, offset, fileSize, memSize uint64) {
+	at := le.Uint64(b[sectionHeader(b, 4)+shOffset:])
+	le.PutUint64(b[32:], at)
+	b[56] = 1
+	h := b[at:]
+	le.PutUint32(h, 1)
+	le.PutUint64(h[8:], offset)
+	le.PutUint64(h[16:], 1<<64-256)
+	le.PutUint64(h[32:], fileSize)
+	le.PutUint64(h[40:], memSize)
 }
 
 // Cut anywhere, a file is an error and no panic.

@@ -197,11 +197,11 @@ const (
 // testObject makes a code object: a note, a descriptor "k.kd" and code "k".
 func testObject(note, descriptor []byte) []byte {
 	type sec struct {
-		name              string
-		typ               uint32
-		addr              uint64
-		data              []byte
-		link, info, align int
+		name string
+		typ  uint32
+		addr uint64
+		data []byte
+		link int
 	}
 	var noteData []byte
 	noteData = le.AppendUint32(noteData, uint32(len(noteOwner)))

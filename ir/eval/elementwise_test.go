@@ -292,6 +292,7 @@ func TestIntegerArithmetic(t *testing.T) {
 		{"mul", []*Tensor{x(ir.I64, 1<<32), x(ir.I64, 1<<31)}, nil, "out of range of i64"},
 		{"mul", []*Tensor{x(ir.I64, 1<<32), x(ir.I64, -1<<31)}, []int64{minI64}, ""},
 		{"mul", []*Tensor{x(ir.I64, minI64), x(ir.I64, -1)}, nil, "out of range of i64"},
+		{"mul", []*Tensor{x(ir.I64, -1), x(ir.I64, minI64)}, nil, "out of range of i64"},
 		{"mul", []*Tensor{x(ir.I64, 3037000500), x(ir.I64, 3037000500)}, nil, "out of range of i64"},
 		{"neg", []*Tensor{x(ir.I64, minI64)}, nil, "out of range of i64"},
 		{"abs", []*Tensor{x(ir.I64, minI64)}, nil, "out of range of i64"},

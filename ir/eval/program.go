@@ -37,6 +37,7 @@ type Program struct {
 	steps  []step
 	consts []constSlot
 	slots  int
+	kept   []int // slots whose storage outputs need to the end
 	slot   map[*ir.Value]int
 	pool   bufferPool
 }
@@ -308,12 +309,11 @@ func (p *Program) liveness() {
 			last[root[r]] = i
 		}
 	}
-	keep := func(v *ir.Value) { owned[root[p.slot[v]]] = false }
 	for _, o := range p.graph.Outputs {
-		keep(o.Value)
-	}
-	for _, u := range p.graph.Updates {
-		keep(u.Value)
+		if slot := root[p.slot[o.Value]]; owned[slot] {
+			owned[slot] = false
+			p.kept = append(p.kept, slot)
+		}
 	}
 	for slot, own := range owned {
 		if own && root[slot] == slot {
@@ -367,7 +367,11 @@ func (p *Program) Run(inputs, states map[string]*Tensor) (map[string]*Tensor, er
 			return nil, fmt.Errorf("graph @%s: %s: %s: %w", p.graph.Name, s.op.Where(), s.op.Def.Name, err)
 		}
 	}
-	return p.outputs(vals), nil
+	out := p.outputs(vals)
+	for _, slot := range p.kept {
+		p.pool.put(vals[slot])
+	}
+	return out, nil
 }
 
 func (p *Program) step(s *step, vals []*Tensor) error {
@@ -409,8 +413,7 @@ func copyStores(dst, src *Tensor) {
 	copy(dst.Scales, src.Scales)
 }
 
-// outputs collects results; one that shares storage with an input, a state or
-// another output is copied, so the caller owns what it gets.
+// outputs copies the results, so that the caller owns what it gets.
 func (p *Program) outputs(vals []*Tensor) map[string]*Tensor {
 	out := make(map[string]*Tensor, len(p.graph.Outputs))
 	for _, o := range p.graph.Outputs {

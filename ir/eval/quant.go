@@ -40,16 +40,20 @@ func makeDequantize(op *ir.Op) (kernel, error) {
 		packed := in[0].DType == ir.F4E2M1
 		for row := range product(shape[:r-1]) {
 			scales := in[0].Scales[(row/rows*scaleRows+row%rows/q.Block[0])*scaleCols:][:scaleCols]
-			y := out[0].F[row*cols : (row+1)*cols]
-			for j := range y {
-				at := row*cols + j
-				var c byte
+			for b, c := range scales {
+				scale := float64(num.FromE8M0(c))
+				from, to := row*cols+b*q.Block[1], row*cols+min((b+1)*q.Block[1], cols)
+				y := out[0].F[from:to]
 				if packed {
-					c = in[0].Codes[at/2] >> (4 * (at % 2)) & 15
-				} else {
-					c = in[0].Codes[at]
+					for j := range y {
+						at := from + j
+						y[j] = round(decode[in[0].Codes[at/2]>>(4*(at%2))&15] * scale)
+					}
+					continue
 				}
-				y[j] = round(float64(decode[c]) * float64(num.FromE8M0(scales[j/q.Block[1]])))
+				for j, c := range in[0].Codes[from:to] {
+					y[j] = round(decode[c] * scale)
+				}
 			}
 		}
 		return nil
@@ -57,15 +61,15 @@ func makeDequantize(op *ir.Op) (kernel, error) {
 }
 
 // codeTable lists every code's value.
-func codeTable(dt ir.DType) [256]float32 {
-	var t [256]float32
+func codeTable(dt ir.DType) [256]float64 {
+	var t [256]float64
 	n := 256
 	if dt == ir.F4E2M1 {
 		n = 16
 	}
 	f := format(dt)
 	for c := range n {
-		t[c] = f.Decode(byte(c))
+		t[c] = float64(f.Decode(byte(c)))
 	}
 	return t
 }

@@ -146,14 +146,14 @@ func makeTopK(op *ir.Op) (kernel, error) {
 					ids = append(ids, i)
 				}
 			}
-			slices.SortStableFunc(ids, func(a, b int) int {
+			slices.SortFunc(ids, func(a, b int) int {
 				switch {
 				case s[a] > s[b]:
 					return -1
 				case s[a] < s[b]:
 					return 1
 				}
-				return 0
+				return a - b
 			})
 			for j := range k {
 				out[0].I[row*k+j] = -1

@@ -173,20 +173,21 @@ func cell(t *Tensor, i int) uint64 {
 
 // scaleByte is the block scale of the element at ix.
 func scaleByte(t *Tensor, ix []int) byte {
-	r := len(ix)
-	shape := append([]int{}, t.Shape...)
-	at := append([]int{}, ix...)
-	for i, b := range t.Quant.Block {
-		a := r - 2 + i
-		shape[a] = (shape[a] + b - 1) / b
-		at[a] /= b
+	p := 0
+	for a, s := range t.Shape {
+		at := ix[a]
+		if i := a - (len(ix) - 2); i >= 0 {
+			b := t.Quant.Block[i]
+			s, at = (s+b-1)/b, at/b
+		}
+		p = p*s + at
 	}
-	return t.Scales[flat(shape, at...)]
+	return t.Scales[p]
 }
 
 // floats reads a tensor as exact float64 values, block scales applied.
 func floats(t *Tensor) []float64 {
-	var out []float64
+	out := make([]float64, 0, size(t.Shape))
 	each(t.Shape, func(ix []int) {
 		i := len(out)
 		var v float64

@@ -32,7 +32,7 @@ func (m *model) rope(x *ir.Value, r rotary, inverse bool) *ir.Value {
 
 // roundKV is the cache rounding of the unrotated part of a KV vector.
 func (m *model) roundKV(kv *ir.Value) *ir.Value {
-	if m.o.Numerics != Production {
+	if m.o.Numerics != Production || m.HeadDim == m.RopeDim {
 		return kv
 	}
 	return m.b.Op1("fake_quant", ir.A("to", ir.F8E4M3, "block", kvBlock, "floor", 1e-4, "dims", m.HeadDim-m.RopeDim), kv)

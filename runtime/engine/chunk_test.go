@@ -90,8 +90,11 @@ func TestPrefillChunks(t *testing.T) {
 // one step: positions around the borders of groups and window one by one, the
 // stretches between them in one step.
 func TestDecodeIsPrefillOfOne(t *testing.T) {
-	const n = 140
-	for _, numerics := range []dsv4.Numerics{dsv4.Production, dsv4.Unrounded} {
+	for _, tc := range []struct {
+		numerics dsv4.Numerics
+		n        int
+	}{{dsv4.Production, 140}, {dsv4.Unrounded, 72}} {
+		numerics, n := tc.numerics, tc.n
 		m := tiny(t, numerics)
 		ids := goldenIDs(t, "long")
 		a, sa := m.one(t)
@@ -99,7 +102,10 @@ func TestDecodeIsPrefillOfOne(t *testing.T) {
 		for _, stretch := range []struct {
 			to     int
 			single bool
-		}{{10, true}, {60, false}, {72, true}, {124, false}, {n, true}} {
+		}{{10, true}, {60, false}, {72, true}, {124, false}, {140, true}} {
+			if stretch.to > n {
+				break
+			}
 			if !stretch.single {
 				for _, x := range []struct {
 					e *Engine

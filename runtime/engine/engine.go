@@ -21,8 +21,8 @@ type Engine struct {
 	layout Layout
 	rings  int
 	pages  int
-	state  Tensors // pools of the main entries
-	draft  Tensors // pools of the draft entry; nil without one
+	state  State // pools of the main entries
+	draft  State // pools of the draft entry; nil without one
 }
 
 // New makes an engine with zeroed pools: rings for as many requests at a time,
@@ -138,13 +138,22 @@ func Commit(feeds []Feed) {
 	}
 }
 
-// Chunk is the largest number of prompt tokens that the oracle takes in one
-// step: it bounds the memory of a long prompt.
-const Chunk = 32
+// run is Step in the smallest shape that the executor has for the feeds.
+func (e *Engine) run(entry string, feeds []Feed) (Tensors, error) {
+	s, err := e.exec.Fit(entry, ShapeOf(feeds))
+	if err != nil {
+		return nil, err
+	}
+	return e.Step(entry, feeds, s)
+}
 
-// Prefill feeds ids in chunks and returns the last token's logits. each, if not
-// nil, sees every chunk's outputs before the next one runs.
+// Prefill feeds ids in chunks of at most chunk (0: the largest the executor
+// takes) and returns the last token's logits. each, if not nil, sees every
+// chunk's outputs before the next one runs; rows beyond the feed are padding.
 func (e *Engine) Prefill(s *Seq, ids []int32, chunk int, each func(f Feed, out Tensors) error) ([]float32, error) {
+	if chunk == 0 {
+		chunk = e.exec.MaxPrefill()
+	}
 	if chunk < 1 {
 		return nil, fmt.Errorf("prefill: chunk %d, want at least 1", chunk)
 	}
@@ -155,7 +164,7 @@ func (e *Engine) Prefill(s *Seq, ids []int32, chunk int, each func(f Feed, out T
 	for from := 0; from < len(ids); from += chunk {
 		part := ids[from:min(from+chunk, len(ids))]
 		f := Feed{Seq: s, IDs: part, Out: []int{len(part) - 1}}
-		out, err := e.Step(entryPrefill, []Feed{f}, ShapeOf([]Feed{f}))
+		out, err := e.run(entryPrefill, []Feed{f})
 		if err != nil {
 			return nil, err
 		}
@@ -165,13 +174,18 @@ func (e *Engine) Prefill(s *Seq, ids []int32, chunk int, each func(f Feed, out T
 			}
 		}
 		Commit([]Feed{f})
-		logits = out["logits"].F
+		logits = logitsRow(out)
 	}
 	return logits, nil
 }
 
+// logitsRow is the first row of a step's logits; padding rows follow it.
+func logitsRow(out Tensors) []float32 {
+	l := out["logits"]
+	return l.F[:l.Shape[1]]
+}
+
 // DecodeOne feeds one token of one request and returns the step's outputs.
 func (e *Engine) DecodeOne(s *Seq, id int32) (Tensors, error) {
-	f := []Feed{{Seq: s, IDs: []int32{id}, Out: []int{0}}}
-	return e.Step(entryDecode, f, ShapeOf(f))
+	return e.run(entryDecode, []Feed{{Seq: s, IDs: []int32{id}, Out: []int{0}}})
 }

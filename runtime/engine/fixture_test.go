@@ -172,8 +172,8 @@ func all(s *Seq, stream []int32, n int) (Feed, []int32) {
 
 // pools are all pools of an engine; the names of main and draft do not clash.
 func (e *Engine) allPools() Tensors {
-	p := maps.Clone(e.state)
-	maps.Copy(p, e.draft)
+	p := maps.Clone(poolsOf(e.state))
+	maps.Copy(p, poolsOf(e.draft))
 	return p
 }
 
@@ -348,4 +348,10 @@ func checkFinite(t testing.TB, what string, v *eval.Tensor) {
 			t.Fatalf("%s: value %d is %v", what, i, x)
 		}
 	}
+}
+
+// poolsOf is the oracle's state; nil where there is none.
+func poolsOf(s State) Tensors {
+	t, _ := s.(Tensors)
+	return t
 }

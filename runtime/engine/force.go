@@ -45,16 +45,24 @@ func (e *Engine) Force(ctx context.Context, s *Seq, ids []int32, prefill, chunk,
 	draft := func(feed Feed, out Tensors) ([]float32, error) {
 		from := feed.Seq.Len + 1
 		next := Feed{Seq: feed.Seq, IDs: ids[from : from+len(feed.IDs)], Out: feed.Out}
-		d, err := e.Draft([]Feed{next}, ShapeOf([]Feed{next}), out[last])
+		shape := ShapeOf([]Feed{next})
+		if h := out[last]; h != nil {
+			shape.T = h.Shape[0] // padded as the main step was
+		}
+		shape, err := e.exec.Fit(entryDraft, shape)
 		if err != nil {
 			return nil, err
 		}
-		return d["logits"].F, nil
+		d, err := e.Draft([]Feed{next}, shape, out[last])
+		if err != nil {
+			return nil, err
+		}
+		return logitsRow(d), nil
 	}
 	var err error
 	f.PrefillLogits, err = e.Prefill(s, ids[:prefill], chunk, func(feed Feed, out Tensors) error {
 		if taps {
-			if err := f.keepHidden(out, feed.Seq.Len, keepFrom); err != nil {
+			if err := f.keepHidden(out, feed, keepFrom); err != nil {
 				return err
 			}
 		}
@@ -75,7 +83,7 @@ func (e *Engine) Force(ctx context.Context, s *Seq, ids []int32, prefill, chunk,
 		if err != nil {
 			return nil, err
 		}
-		f.DecodeLogits = append(f.DecodeLogits, out["logits"].F)
+		f.DecodeLogits = append(f.DecodeLogits, logitsRow(out))
 		if mtp && p+1 < n {
 			row, err := draft(Feed{Seq: s, IDs: ids[p : p+1], Out: []int{0}}, out)
 			if err != nil {
@@ -91,16 +99,16 @@ func (e *Engine) Force(ctx context.Context, s *Seq, ids []int32, prefill, chunk,
 	return f, nil
 }
 
-// keepHidden appends the rows at positions >= from.
-func (f *Forced) keepHidden(out Tensors, start, from int) error {
+// keepHidden appends the feed's rows at positions >= from.
+func (f *Forced) keepHidden(out Tensors, feed Feed, from int) error {
 	for l := range f.Hidden {
 		h := out[fmt.Sprintf("hidden.%d", l)]
 		if h == nil {
 			return fmt.Errorf("the model has no output hidden.%d: it was built without taps, or with fewer layers", l)
 		}
-		rows, width := h.Shape[0], h.Shape[1]*h.Shape[2]
-		skip := min(max(from-start, 0), rows)
-		f.Hidden[l] = append(f.Hidden[l], h.F[skip*width:]...)
+		rows, width := len(feed.IDs), h.Shape[1]*h.Shape[2]
+		skip := min(max(from-feed.Seq.Len, 0), rows)
+		f.Hidden[l] = append(f.Hidden[l], h.F[skip*width:rows*width]...)
 		f.HiddenShape = []int{len(f.Hidden[l]) / width, h.Shape[1], h.Shape[2]}
 	}
 	return nil

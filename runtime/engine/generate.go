@@ -69,7 +69,7 @@ func (e *Engine) Generate(ctx context.Context, s *Seq, r Request, progress func(
 		return nil, st, err
 	}
 	start := time.Now()
-	logits, err := e.Prefill(s, r.Prompt, Chunk, func(f Feed, _ Tensors) error {
+	logits, err := e.Prefill(s, r.Prompt, 0, func(f Feed, _ Tensors) error {
 		if progress != nil {
 			progress(f.Seq.Len + len(f.IDs))
 		}
@@ -104,6 +104,6 @@ func (e *Engine) Generate(ctx context.Context, s *Seq, r Request, progress func(
 			return ids, st, err
 		}
 		s.Len++
-		logits = out["logits"].F
+		logits = logitsRow(out)
 	}
 }

@@ -33,7 +33,7 @@ func TestRejectedDraftsLong(t *testing.T) {
 	ids := goldenIDs(t, "long")
 	for _, numerics := range []dsv4.Numerics{dsv4.Production, dsv4.Unrounded} {
 		m, p := tiny(t, numerics), prefixesOf(t, numerics)
-		rejectRun(t, m, ids, p.pools[0][0], 0, 140)
+		rejectRun(t, m, ids, p.pools(t, 0, 0), 0, 140)
 		rejectRun(t, m, ids, feedAll(t, m, ids, 300, 32).pools, 300, 382)
 	}
 }

@@ -224,20 +224,20 @@ func TestMetadataFieldsMatter(t *testing.T) {
 	var feeds []Feed
 	var next []Feed
 	single := &Seq{Pages: []int{0, 1, 2}}
-	for k, x := range []member{{0, 126, 3}, {1, 3, 1}, {2, 160, 2}} {
+	for k, x := range []member{{0, 126, 3}, {1, 3, 1}, {2, 131, 2}} {
 		s, err := e.NewSeq(k, onePages)
 		if err != nil {
 			t.Fatal(err)
 		}
 		s.Len = x.start
-		m.load(e, s, p.pools[x.i][x.start], single)
+		m.load(e, s, p.pools(t, x.i, x.start), single)
 		f, ahead := all(s, p.ids[x.i], x.n)
 		feeds, next = append(feeds, f), append(next, Feed{Seq: s, IDs: ahead, Out: f.Out})
 	}
 	shape := ShapeOf(feeds)
 	pools := e.snapshot()
 
-	main := &perturbed{entry: entryPrefill, e: e, pools: pools, state: e.state}
+	main := &perturbed{entry: entryPrefill, e: e, pools: pools, state: poolsOf(e.state)}
 	var err error
 	if main.in, err = Metadata(m.layout, feeds, shape); err != nil {
 		t.Fatal(err)
@@ -251,7 +251,7 @@ func TestMetadataFieldsMatter(t *testing.T) {
 	}
 	main.check(t, want)
 
-	draft := &perturbed{entry: entryDraft, e: e, pools: pools, state: e.draft, bind: map[string]int{"T": shape.T, "B": shape.B, "O": shape.O, "R": 3}}
+	draft := &perturbed{entry: entryDraft, e: e, pools: pools, state: poolsOf(e.draft), bind: map[string]int{"T": shape.T, "B": shape.B, "O": shape.O, "R": 3}}
 	if draft.in, err = Metadata(Layout{Vocab: m.layout.Vocab, MaxPositions: m.layout.MaxPositions, Window: m.layout.Window}, next, shape); err != nil {
 		t.Fatal(err)
 	}

@@ -16,18 +16,29 @@ type Ref struct {
 	programs map[string]*eval.Program
 }
 
-// NewRef binds weights: it evaluates the pack graph once (nil if there is
-// none), whose outputs are the entries' packed weights.
+// BindPack evaluates the pack graph once, on the oracle for every device (nil if
+// there is none), and returns weights with its outputs, the packed weights,
+// before the checkpoint's own.
+func BindPack(pack *ir.Graph, weights eval.WeightSource) (eval.WeightSource, error) {
+	if pack == nil {
+		return weights, nil
+	}
+	p, err := eval.Compile(pack, eval.NewConsts(weights))
+	if err != nil {
+		return nil, err
+	}
+	packed, err := p.Run(nil, nil)
+	if err != nil {
+		return nil, err
+	}
+	return &packedSource{packed, weights}, nil
+}
+
+// NewRef binds weights to the entries, after BindPack.
 func NewRef(entries []*ir.Graph, pack *ir.Graph, weights eval.WeightSource) (*Ref, error) {
-	src := &packedSource{base: weights}
-	if pack != nil {
-		p, err := eval.Compile(pack, eval.NewConsts(weights))
-		if err != nil {
-			return nil, err
-		}
-		if src.packed, err = p.Run(nil, nil); err != nil {
-			return nil, err
-		}
+	src, err := BindPack(pack, weights)
+	if err != nil {
+		return nil, err
 	}
 	r := &Ref{entries: map[string]*ir.Graph{}, consts: eval.NewConsts(src), programs: map[string]*eval.Program{}}
 	for _, g := range entries {
@@ -70,7 +81,11 @@ func (r *Ref) graph(entry string) (*ir.Graph, error) {
 }
 
 // Run implements Executor. Each binding is compiled once.
-func (r *Ref) Run(entry string, bind map[string]int, inputs, state Tensors) (Tensors, error) {
+func (r *Ref) Run(entry string, bind map[string]int, inputs Tensors, state State) (Tensors, error) {
+	pools, ok := state.(Tensors)
+	if !ok {
+		return nil, fmt.Errorf("ref: the state was made by another device (%T)", state)
+	}
 	key := entry
 	for _, s := range slices.Sorted(maps.Keys(bind)) {
 		key += fmt.Sprintf(" %s=%d", s, bind[s])
@@ -90,11 +105,11 @@ func (r *Ref) Run(entry string, bind map[string]int, inputs, state Tensors) (Ten
 		}
 		r.programs[key] = p
 	}
-	return p.Run(inputs, state)
+	return p.Run(inputs, pools)
 }
 
 // NewState implements Executor.
-func (r *Ref) NewState(entry string, bind map[string]int) (Tensors, error) {
+func (r *Ref) NewState(entry string, bind map[string]int) (State, error) {
 	g, err := r.graph(entry)
 	if err != nil {
 		return nil, err
@@ -115,3 +130,12 @@ func (r *Ref) NewState(entry string, bind map[string]int) (Tensors, error) {
 	}
 	return state, nil
 }
+
+// Fit implements Executor: the oracle runs any shape.
+func (r *Ref) Fit(_ string, s Shape) (Shape, error) { return s, nil }
+
+// refChunk bounds the memory of a long prompt on the oracle.
+const refChunk = 32
+
+// MaxPrefill implements Executor.
+func (r *Ref) MaxPrefill() int { return refChunk }

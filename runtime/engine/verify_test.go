@@ -36,8 +36,8 @@ func TestVerifyIsDecodeSteps(t *testing.T) {
 					}
 					a, sa := m.one(t)
 					b, sb := m.one(t)
-					a.restore(p.pools[0][start])
-					b.restore(p.pools[0][start])
+					a.restore(p.pools(t, 0, start))
+					b.restore(p.pools(t, 0, start))
 					sa.Len, sb.Len = start, start
 
 					f, next := all(sa, stream, k+1)
@@ -105,7 +105,7 @@ func TestRejectedDraftsChangeNothing(t *testing.T) {
 	} {
 		t.Run(fmt.Sprintf("%s %d-%d", tc.numerics, tc.start, tc.end), func(t *testing.T) {
 			m, p := tiny(t, tc.numerics), prefixesOf(t, tc.numerics)
-			rejectRun(t, m, p.ids[0], p.pools[0][tc.start], tc.start, tc.end)
+			rejectRun(t, m, p.ids[0], p.pools(t, 0, tc.start), tc.start, tc.end)
 		})
 	}
 }
@@ -119,7 +119,7 @@ func TestPartlyAcceptedDrafts(t *testing.T) {
 	ids := p.ids[0]
 	for accepted := range 3 {
 		e, s := m.one(t)
-		e.restore(p.pools[0][start])
+		e.restore(p.pools(t, 0, start))
 		s.Len = start
 		right := start + 1 + accepted
 		stream := append(slices.Clone(ids[:right]), wrongIDs(ids[right:], 3-accepted)...)

@@ -203,6 +203,8 @@ var commands = []command{
 	{name: "tokenize", short: "turn standard input into token ids", long: tokenizeHelp, run: runTokenize},
 	{name: "compare", args: "A.safetensors B.safetensors", short: "compare tensors of two files", long: compareHelp, nargs: 2, run: runCompare},
 	{name: "dump", short: "print a graph as .kir text", long: dumpHelp, run: runDump},
+	{name: "inspect", args: "FILE", short: "say what a code object holds", long: inspectHelp, nargs: 1, run: runInspect},
+	{name: "doctor", short: "say what kiln finds on this machine", long: doctorHelp, run: runDoctor},
 	{name: "version", short: "print the version", long: "Prints the version of kiln and of the Go toolchain that built it.", run: runVersion},
 }
 
@@ -217,7 +219,11 @@ func (c command) build(e *env) *cobra.Command {
 	if c.nargs > 0 {
 		cc.Args = func(_ *cobra.Command, args []string) error {
 			if len(args) != c.nargs {
-				return usagef("kiln "+c.name+" --help", "%s takes %d arguments (%s), got %d", c.name, c.nargs, c.args, len(args))
+				word := "arguments"
+				if c.nargs == 1 {
+					word = "argument"
+				}
+				return usagef("kiln "+c.name+" --help", "%s takes %d %s (%s), got %d", c.name, c.nargs, word, c.args, len(args))
 			}
 			return nil
 		}

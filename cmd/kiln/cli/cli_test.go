@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kiln-project/kiln/codegen/llvm"
 	"github.com/kiln-project/kiln/runtime/weights"
 )
 
@@ -30,6 +31,7 @@ const (
 const reexec = "CLI_TEST_IS_KILN"
 
 func TestMain(m *testing.M) {
+	llvm.MaybeServeWorker(os.Args)
 	if os.Getenv(reexec) != "" {
 		os.Unsetenv(reexec)
 		os.Exit(Main())
@@ -46,7 +48,11 @@ type result struct {
 // errorForm is all that a failing command may write to standard error.
 var errorForm = regexp.MustCompile(`^kiln: [^\n]+\n(  try: [^\n]+\n)?$`)
 
-// kiln runs a command line with nothing in the environment and nothing to read.
+// onRef makes the oracle the device, whatever the default is.
+const onRef = "KILN_DEVICE=ref"
+
+// kiln runs a command line on the oracle, with nothing else in the environment
+// and nothing to read.
 func kiln(t *testing.T, args ...string) result {
 	t.Helper()
 	return kilnWith(t, nil, "", args...)
@@ -57,7 +63,7 @@ func kilnWith(t *testing.T, environ []string, stdin string, args ...string) resu
 	var stdout, stderr bytes.Buffer
 	code := run(&env{
 		stdin: strings.NewReader(stdin), stdout: &stdout, stderr: &stderr,
-		getenv: environ, ctx: t.Context(), started: time.Now(),
+		getenv: append([]string{onRef}, environ...), ctx: t.Context(), started: time.Now(),
 	}, args)
 	r := result{code, stdout.String(), stderr.String()}
 	r.checkForm(t, args)
@@ -119,7 +125,7 @@ func (r result) decode(t *testing.T, out any) {
 	}
 }
 
-// generate runs `kiln run --json` on the tiny model.
+// generateJSON runs `kiln run --json` on the tiny model.
 func generateJSON(t *testing.T, args ...string) runResult {
 	t.Helper()
 	var r runResult

@@ -146,7 +146,7 @@ func (d *difference) measure(x, y []float64) {
 		d.rel, d.cos = math.Sqrt(dd/yy), 1
 	default:
 		d.rel = math.Sqrt(dd / yy)
-		d.cos = max(0, 1-xy/math.Sqrt(xx*yy))
+		d.cos = max(0, 1-xy/(math.Sqrt(xx)*math.Sqrt(yy)))
 	}
 	width := 1
 	if n := len(d.shape); n > 0 {

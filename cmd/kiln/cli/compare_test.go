@@ -54,8 +54,8 @@ func TestCompareLine(t *testing.T) {
 		want string // shape, max abs, rel, 1-cos, argmax, note
 	}{
 		{"equal", f32("t", two, 1, 2), f32("t", two, 1, 2), "[2]|0|0|0|1/1|"},
-		{"difference", f32("t", two, 3, 4), f32("t", two, 3, 5), "[2]|1|0.171|0.0093|1/1|"},
-		{"twice as large", f32("t", two, 2, 4), f32("t", two, 1, 2), "[2]|2|1|0|1/1|"},
+		{"difference", f32("t", two, 3, 4), f32("t", two, 3, 5), "[2]|1|0.171|0.0053|1/1|"},
+		{"twice as large", f32("t", two, 6, 8), f32("t", two, 3, 4), "[2]|4|1|0|1/1|"},
 		{"opposite", f32("t", two, -1, -2), f32("t", two, 1, 2), "[2]|4|2|2|0/1|"},
 		{"rows", f32("t", []int{2, 2}, 1, 2, 4, 3), f32("t", []int{2, 2}, 2, 1, 4, 3), "[2 2]|1|0.258|0.033|1/2|"},
 		{"one number", f32("t", nil, 1), f32("t", nil, 1.5), "[]|0.5|0.333|0|1/1|"},
@@ -76,11 +76,11 @@ func TestCompareLine(t *testing.T) {
 		{"infinities of two signs", f32("t", one, inf), f32("t", one, -inf), "[1]|+Inf|NaN|NaN|1/1|"},
 
 		{"bf16 and f32", raw("t", weights.BF16, two, 0x80, 0x3f, 0x00, 0x40), f32("t", two, 1, 2), "[2]|0|0|0|1/1|"},
-		{"f16 and f32", raw("t", weights.F16, two, 0x00, 0x3c, 0x00, 0x40), f32("t", two, 1, 2.5), "[2]|0.5|0.186|0.0034|1/1|"},
+		{"f16 and f32", raw("t", weights.F16, two, 0x00, 0x3c, 0x00, 0x40), f32("t", two, 1, 2.5), "[2]|0.5|0.186|0.0035|1/1|"},
 		{"f8 and scale", raw("t", weights.F8E4M3, one, 0x38), raw("t", weights.F8E8M0, one, 128), "[1]|1|0.5|0|1/1|"},
 		{"f64 below the precision of f32", f64("t", one, 1), f64("t", one, 1+1e-9), "[1]|1e-09|1e-09|0|1/1|"},
 		{"f64 beyond the range of f32", f64("t", one, 1e100), f64("t", one, 2e100), "[1]|1e+100|0.5|0|1/1|"},
-		{"integers", i64("t", []int{3}, 1, 5, 2), i64("t", []int{3}, 1, 5, 4), "[3]|2|0.309|0.04|1/1|"},
+		{"integers", i64("t", []int{3}, 1, 5, 2), i64("t", []int{3}, 1, 5, 4), "[3]|2|0.309|0.042|1/1|"},
 		{"large integers", i64("t", one, 1<<53), i64("t", one, 1<<53-1), "[1]|1|1.11e-16|0|1/1|"},
 		{"bytes", raw("t", weights.I8, one, 0xff), raw("t", weights.U8, one, 0xff), "[1]|256|1|2|1/1|"},
 		{"bools", raw("t", weights.Bool, two, 0, 1), raw("t", weights.Bool, two, 1, 1), "[2]|1|0.707|0.29|0/1|"},
@@ -185,7 +185,7 @@ func TestCompareOutput(t *testing.T) {
 	b := writeTensors(t, f32("x", []int{3}, 1, 2.5, 0))
 	want := "" +
 		"tensor    shape  max abs  rel    1-cos   argmax  note\n" +
-		"x         [2]    0.5      0.186  0.0034  1/1     B has 1 more rows\n" +
+		"x         [2]    0.5      0.186  0.0035  1/1     B has 1 more rows\n" +
 		`"y\tz\n"                                         B has no "y\tz\n"` + "\n"
 	if diff := cmp.Diff(want, kiln(t, "compare", a, b).ok(t).stdout); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)

@@ -37,6 +37,10 @@ func runDump(e *env, f *flags, _ []string) error {
 	if err != nil {
 		return err
 	}
+	if k := bind["K"]; k > o.MaxDraft {
+		return refuse(fmt.Errorf("entry verify: --tokens %d and --batch %d make %d drafts per request, the rings have room for %d", f.number("tokens"), f.number("batch"), k, o.MaxDraft),
+			fmt.Sprintf("kiln dump --entry verify --tokens %d --batch %d", f.number("batch")*(o.MaxDraft+1), f.number("batch")))
+	}
 	if len(bind) > 0 {
 		if g, err = ir.Bind(g, bind); err != nil {
 			return usagef("kiln dump --help", "%s: %w", f.origins("tokens", "batch"), err)

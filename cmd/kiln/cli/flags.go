@@ -46,7 +46,7 @@ var flagTable = []flagDef{
 	{name: "numerics", def: "production", commands: []string{"run", "logits", "dump"}, arg: "N", doc: "production rounds caches to fp8 and fp4 as the model was trained; unrounded keeps bf16"},
 
 	{name: "decode", def: "", commands: []string{"tokenize"}, arg: "IDS", doc: "decode these ids instead of reading text; also @FILE, or F.safetensors:NAME"},
-	{name: "json", def: false, commands: []string{"run", "tokenize"}, doc: "print one JSON object on one line and nothing else"},
+	{name: "json", def: false, commands: []string{"run", "tokenize", "inspect", "doctor"}, doc: "print one JSON object on one line and nothing else"},
 
 	{name: "prefix", def: "", commands: []string{"compare"}, arg: "P", doc: "names in B are P + the names in A"},
 	{name: "max-rel", def: -1.0, commands: []string{"compare"}, arg: "X", doc: "exit 4 if a relative Frobenius error is above X"},
@@ -54,6 +54,10 @@ var flagTable = []flagDef{
 	{name: "entry", def: "", commands: []string{"dump"}, required: true, arg: "E", doc: "prefill, decode, verify, draft or pack"},
 	{name: "tokens", def: 0, commands: []string{"dump"}, arg: "T", doc: "bind the number of token rows; 0 leaves it symbolic"},
 	{name: "batch", def: 0, commands: []string{"dump"}, arg: "B", doc: "bind the number of requests; 0 leaves it symbolic"},
+
+	{name: "kernel", def: "", commands: []string{"inspect"}, arg: "NAME", doc: "show this kernel only, with its arguments"},
+	{name: "asm", def: false, commands: []string{"inspect"}, doc: "print the instructions of the kernels, by llvm-objdump"},
+	{name: "llvm", def: "", commands: []string{"inspect", "doctor"}, arg: "DIR", doc: "folder of the LLVM programs; if empty: .toolchain/llvm, PATH, then ROCm"},
 }
 
 // envPrefix starts every environment variable of kiln.

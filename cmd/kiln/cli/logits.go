@@ -57,7 +57,7 @@ func runLogits(e *env, f *flags, _ []string) error {
 	if err != nil {
 		return err
 	}
-	r, err := s.engine.Force(e.ctx, seq, ids, prefill, engine.Chunk, s.config.Layers, true, mtp)
+	r, err := s.engine.Force(e.ctx, seq, ids, prefill, 0, s.config.Layers, true, mtp)
 	if err != nil {
 		return err
 	}

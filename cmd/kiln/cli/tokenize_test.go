@@ -31,15 +31,15 @@ func TestTokenizeGolden(t *testing.T) {
 	if len(cases) == 0 {
 		t.Fatal("no golden texts of the tiny tokenizer")
 	}
-	for _, tc := range cases {
+	for i, tc := range cases {
 		var got tokenized
 		kilnWith(t, nil, tc.Text, "tokenize", "--model", tinyModel, "--json").decode(t, &got)
 		if diff := cmp.Diff(tokenized{tc.IDs, tc.Decoded}, got); diff != "" {
 			t.Errorf("%q: -want +got:\n%s", tc.Text, diff)
 		}
 		list := strings.Trim(fmt.Sprint(tc.IDs), "[]")
-		if len(tc.IDs) == 0 {
-			continue
+		if len(tc.IDs) == 0 || i > 12 {
+			continue // each command loads the tokenizer, and the ids are the same
 		}
 		plain := kilnWith(t, nil, tc.Text, "tokenize", "--model", tinyModel).ok(t)
 		if plain.stdout != list+"\n" || plain.stderr != "" {

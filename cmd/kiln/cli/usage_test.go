@@ -62,8 +62,6 @@ func TestUsage(t *testing.T) {
 		{"thinking of the environment without chat", []string{"run", "--model", tinyModel, "--prompt", "x"}, []string{"KILN_THINKING=true"}, 2, "kiln: KILN_THINKING applies to --chat only\n  try: kiln run --chat FILE.json --thinking\n"},
 		{"ids that are none", []string{"run", "--model", tinyModel, "--prompt-ids", "1,x"}, nil, 2, "kiln: --prompt-ids: id 1: \"x\" is not a 32-bit integer\n  try: kiln run --prompt-ids 1,2,3\n"},
 		{"no ids", []string{"run", "--model", tinyModel}, []string{"KILN_PROMPT_IDS="}, 2, "kiln: KILN_PROMPT_IDS: no ids\n  try: kiln run --prompt-ids 1,2,3\n"},
-		{"device", []string{"run", "--model", tinyModel, "--prompt", "x", "--device", "gpu"}, nil, 3, "kiln: --device gpu: this version has only ref, the tensor IR's own evaluator\n  try: --device ref\n"},
-		{"device of the environment", []string{"run", "--model", tinyModel, "--prompt", "x"}, []string{"KILN_DEVICE="}, 3, "kiln: KILN_DEVICE : this version has only ref, the tensor IR's own evaluator\n  try: --device ref\n"},
 		{"numerics", []string{"run", "--model", tinyModel, "--prompt", "x", "--numerics", "fast"}, nil, 2, "kiln: --numerics: unknown numerics \"fast\": want production or unrounded\n  try: --numerics production\n"},
 
 		{"logits without ids", []string{"logits", "--model", tinyModel, "--prefill", "1", "--out", "x.safetensors"}, nil, 2, "kiln: logits needs --ids\n  try: kiln logits --help\n"},
@@ -128,6 +126,16 @@ func TestFilesThatFail(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			kiln(t, tc.args...).failed(t, exitFailed, tc.want)
 		})
+	}
+}
+
+func TestDevice(t *testing.T) {
+	for _, cmd := range [][]string{
+		{"run", "--model", tinyModel, "--prompt", "x"},
+		{"logits", "--model", tinyModel, "--ids", "1", "--prefill", "1", "--out", "x.safetensors"},
+	} {
+		kiln(t, append(cmd, "--device", "abacus")...).failed(t, exitRefused, "kiln: --device abacus: ", "\n  try: --device ")
+		kilnWith(t, []string{"KILN_DEVICE=abacus"}, "", cmd...).failed(t, exitRefused, "kiln: KILN_DEVICE abacus: ", "\n  try: --device ")
 	}
 }
 

@@ -1,11 +1,12 @@
-; RMS of one row on the host: float64 sum in index order, wide loads, a root, and a
-; copy that becomes memcpy.
-target triple = "x86_64-unknown-linux-gnu"
+; RMS of one row on the host: float64 sum in index order, wide loads, a root, a
+; copy that becomes memcpy, and a table whose address PIC decides how to take. The
+; triple is not in LLVM's own spelling.
+target triple = "x86_64-linux-gnu"
 
 declare double @llvm.sqrt.f64(double)
 declare void @llvm.memcpy.p0.p0.i64(ptr noalias writeonly, ptr noalias readonly, i64, i1 immarg)
 
-@eps = internal constant double 1.0e-6
+@eps = internal constant [2 x double] [double 1.0e-6, double 2.0e-6]
 
 define void @rms(ptr noalias %x, ptr noalias %y, i64 %n) {
 entry:
@@ -27,7 +28,9 @@ sum:
 root:
   %count = uitofp i64 %n to double
   %mean = fdiv double %acc.next, %count
-  %e = load double, ptr @eps
+  %odd = and i64 %n, 1
+  %pe = getelementptr [2 x double], ptr @eps, i64 0, i64 %odd
+  %e = load double, ptr %pe
   %biased = fadd double %mean, %e
   %rms = call double @llvm.sqrt.f64(double %biased)
   %scale.d = fdiv double 1.0, %rms

@@ -50,7 +50,7 @@ func (s *Suite) part(kind dsv4.Part, layer int) (*part, error) {
 // partRun is one sequence through a part.
 type partRun struct {
 	*part
-	state engine.Tensors
+	state engine.State
 	seq   *engine.Seq
 }
 

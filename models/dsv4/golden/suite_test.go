@@ -154,7 +154,7 @@ type faulty struct {
 	f func(engine.Tensors)
 }
 
-func (x faulty) Run(entry string, bind map[string]int, in, state engine.Tensors) (engine.Tensors, error) {
+func (x faulty) Run(entry string, bind map[string]int, in engine.Tensors, state engine.State) (engine.Tensors, error) {
 	out, err := x.Executor.Run(entry, bind, in, state)
 	if err == nil {
 		x.f(out)

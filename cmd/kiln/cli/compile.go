@@ -1,0 +1,299 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/kiln-project/kiln/codegen"
+	"github.com/kiln-project/kiln/codegen/bundle"
+	"github.com/kiln-project/kiln/codegen/target"
+	"github.com/kiln-project/kiln/ir"
+	"github.com/kiln-project/kiln/models/dsv4"
+	"github.com/kiln-project/kiln/passes"
+	"github.com/kiln-project/kiln/runtime/engine"
+)
+
+const compileHelp = `Compiles a model to native code ahead of time, from config.json alone, and
+writes a bundle: plans and code objects per target. Defaults that were used are
+printed and kept in the bundle's manifest.`
+
+// compileResult is the JSON of compile.
+type compileResult struct {
+	Bundle  string          `json:"bundle"`
+	Targets []targetResult  `json:"targets"`
+	Set     bundle.Settings `json:"settings"`
+	Timings *timings        `json:"timings,omitempty"`
+}
+
+type targetResult struct {
+	Target  string `json:"target"`
+	Plans   int    `json:"plans"`
+	Kernels int    `json:"kernels"`
+	Cached  int    `json:"cached"`
+	Bytes   int    `json:"code_bytes"`
+}
+
+type timings struct {
+	Passes  float64 `json:"passes_s"`
+	Codegen float64 `json:"codegen_s"`
+	LLVM    float64 `json:"llvm_s"`
+	Link    float64 `json:"link_s"`
+}
+
+func runCompile(e *env, f *flags, _ []string) error {
+	set, o, err := compileSettings(f)
+	if err != nil {
+		return err
+	}
+	targets, err := compileTargets(f.text("target"))
+	if err != nil {
+		return err
+	}
+	dir := f.text("model")
+	c, err := loadConfig(dir)
+	if err != nil {
+		return err
+	}
+	if err := applyLimits(c, &set); err != nil {
+		return err
+	}
+	var tm timings
+	start := time.Now()
+	m, err := entriesOf(c, o)
+	if err != nil {
+		return err
+	}
+	tm.Passes = time.Since(start).Seconds()
+	layout, err := engine.LayoutOf(m.Entries[0])
+	if err != nil {
+		return err
+	}
+	config, err := os.ReadFile(filepath.Join(dir, "config.json"))
+	if err != nil {
+		return err
+	}
+	cc, done, err := newCompiler(e, f)
+	if err != nil {
+		return err
+	}
+	defer done()
+	progress := newProgress(e)
+	defer progress.clear()
+
+	b := &bundle.Bundle{Config: config, Code: map[string]*bundle.Code{}, Manifest: bundle.Manifest{
+		Format: bundle.Format, Kiln: Version, LLVM: cc.Tools.ID(), Model: "deepseek_v4", Settings: set,
+		OrderClass: map[string]string{"prefill": "prefill", "decode": "step", "verify": "step", "draft": "step"},
+	}}
+	if m.Pack != nil {
+		b.Pack = ir.Text(m.Pack)
+	}
+	res := compileResult{Bundle: f.text("output"), Set: set}
+	for _, t := range targets {
+		if err := cc.Tools.CheckTarget(e.ctx, t.Triple, t.CPU, t.Features); err != nil {
+			return refuse(err, "make toolchain")
+		}
+		start = time.Now()
+		u := codegen.NewUnit(t)
+		plans, err := u.LowerAll(m.Entries, bundleBuckets(set, layout, c))
+		if err != nil {
+			return err
+		}
+		tm.Codegen += time.Since(start).Seconds()
+		cc.Progress = func(n, total int) { progress.say("%s: kernels %d/%d", t.Name, n, total) }
+		out, err := cc.Compile(e.ctx, u)
+		if err != nil {
+			return err
+		}
+		tm.LLVM += out.Stats.LLVM.Seconds()
+		tm.Link += out.Stats.Link.Seconds()
+		code := &bundle.Code{Plans: plans, Object: out.Object}
+		for _, k := range u.Kernels {
+			code.Kernels = append(code.Kernels, bundle.Kernel{Symbol: k.Symbol, Form: k.Form, Spec: k.Spec})
+		}
+		b.Code[t.Name] = code
+		b.Manifest.Targets = append(b.Manifest.Targets, t.Name)
+		res.Targets = append(res.Targets, targetResult{t.Name, len(plans), len(u.Kernels), out.Stats.Cached, len(out.Object)})
+	}
+	progress.clear()
+	if err := b.Write(f.text("output")); err != nil {
+		return err
+	}
+	if f.boolean("timings") {
+		res.Timings = &tm
+	}
+	if f.boolean("json") {
+		return printJSON(e.stdout, res)
+	}
+	return printCompiled(e, res)
+}
+
+func printCompiled(e *env, r compileResult) error {
+	var b strings.Builder
+	for _, t := range r.Targets {
+		fmt.Fprintf(&b, "%s: %s, %d plans, %d kernels (%d from the cache), %d bytes of code\n", r.Bundle, t.Target, t.Plans, t.Kernels, t.Cached, t.Bytes)
+	}
+	s := r.Set
+	fmt.Fprintf(&b, "numerics %s, max-seq %d, batch %s, prefill %s, speculate %d, layers %d, taps %v\n",
+		s.Numerics, s.MaxSeq, joinInts(s.Batch), joinInts(s.Prefill), s.Speculate, s.Layers, s.Taps)
+	if t := r.Timings; t != nil {
+		fmt.Fprintf(&b, "passes %.2f s, codegen %.2f s, LLVM %.2f s, link %.2f s\n", t.Passes, t.Codegen, t.LLVM, t.Link)
+	}
+	_, err := e.stdout.Write([]byte(b.String()))
+	return err
+}
+
+// compileSettings reads the flags that choose what is compiled.
+func compileSettings(f *flags) (bundle.Settings, dsv4.Options, error) {
+	set := bundle.Settings{Numerics: f.text("numerics"), MaxSeq: f.number("max-seq"), Speculate: f.number("speculate"), Layers: f.number("layers")}
+	switch f.text("taps") {
+	case "":
+	case "hidden":
+		set.Taps = true
+	default:
+		return set, dsv4.Options{}, usagef("--taps hidden", "--taps: unknown tap %q: want hidden", f.text("taps"))
+	}
+	o, err := options(f, set.Taps)
+	if err != nil {
+		return set, o, err
+	}
+	if set.Speculate < 0 || set.Layers < 0 || set.MaxSeq < 0 {
+		return set, o, usagef("kiln compile --help", "--speculate, --layers and --max-seq must not be negative")
+	}
+	o.MaxDraft = set.Speculate
+	if set.Batch, err = sizes(f, "batch"); err != nil {
+		return set, o, err
+	}
+	set.Prefill, err = sizes(f, "prefill")
+	return set, o, err
+}
+
+// sizes reads a list of distinct positive numbers and sorts it.
+func sizes(f *flags, flag string) ([]int, error) {
+	var out []int
+	for _, s := range strings.Split(f.text(flag), ",") {
+		n, err := strconv.Atoi(strings.TrimSpace(s))
+		if err != nil || n < 1 || slices.Contains(out, n) {
+			return nil, usagef("--"+flag+" 1,2,4", "--%s: %q: want distinct positive numbers", flag, f.text(flag))
+		}
+		out = append(out, n)
+	}
+	slices.Sort(out)
+	return out, nil
+}
+
+func joinInts(v []int) string {
+	s := make([]string, len(v))
+	for i, n := range v {
+		s[i] = strconv.Itoa(n)
+	}
+	return strings.Join(s, ",")
+}
+
+// compileTargets looks up a comma-separated list; empty is this machine.
+func compileTargets(list string) ([]*target.Target, error) {
+	if list == "" {
+		t, err := hostTarget()
+		return []*target.Target{t}, err
+	}
+	var out []*target.Target
+	for _, name := range strings.Split(list, ",") {
+		t, err := target.Lookup(strings.TrimSpace(name))
+		if err != nil {
+			return nil, usagef("", "--target: %v", err)
+		}
+		if slices.Contains(out, t) {
+			return nil, usagef("", "--target: %s is given twice", t.Name)
+		}
+		out = append(out, t)
+	}
+	return out, nil
+}
+
+// defaultMaxSeq bounds the default of --max-seq.
+const defaultMaxSeq = 8192
+
+// applyLimits resolves the settings that depend on the config.
+func applyLimits(c *dsv4.Config, set *bundle.Settings) error {
+	if set.MaxSeq == 0 {
+		set.MaxSeq = min(c.MaxPositions, defaultMaxSeq)
+	}
+	if set.MaxSeq > c.MaxPositions {
+		return refuse(fmt.Errorf("--max-seq %d is beyond max_position_embeddings %d", set.MaxSeq, c.MaxPositions), "")
+	}
+	if set.Layers > c.Layers {
+		return refuse(fmt.Errorf("--layers %d: the model has %d", set.Layers, c.Layers), "")
+	}
+	if set.Layers == 0 {
+		set.Layers = c.Layers
+	}
+	if set.Layers < c.Layers { // keep the first layers and the MTP block
+		c.Ratios = append(slices.Clone(c.Ratios[:set.Layers]), c.Ratios[c.Layers:]...)
+		c.Layers = set.Layers
+		c.HashLayers = min(c.HashLayers, c.Layers)
+	}
+	if set.Speculate > 0 && c.NextN == 0 {
+		return refuse(errors.New("--speculate: the model has no MTP block"), "--speculate 0")
+	}
+	return nil
+}
+
+// bundleBuckets lists the plans of a bundle: decode and verify for each batch,
+// prefill for each size, and the MTP step beside each of them.
+func bundleBuckets(set bundle.Settings, l engine.Layout, c *dsv4.Config) []codegen.Bucket {
+	pages := l.Pages(set.MaxSeq)
+	largest := slices.Max(set.Batch)
+	bind := func(kv ...any) map[string]int {
+		m := map[string]int{"R": largest, "P": pages, "N": largest * pages}
+		for i := 0; i < len(kv); i += 2 {
+			m[kv[i].(string)] = kv[i+1].(int)
+		}
+		return m
+	}
+	var out []codegen.Bucket
+	add := func(entry string, kv ...any) { out = append(out, codegen.Bucket{Entry: entry, Bind: bind(kv...)}) }
+	for _, t := range set.Prefill {
+		add("prefill", "T", t, "B", 1, "O", 1)
+	}
+	for _, b := range set.Batch {
+		add("decode", "B", b)
+	}
+	for _, b := range set.Batch {
+		for k := 1; k <= set.Speculate; k++ {
+			add("verify", "B", b, "K", k)
+		}
+	}
+	if c.NextN == 0 {
+		return out
+	}
+	for _, t := range set.Prefill {
+		add("draft", "T", t, "B", 1, "O", 1)
+	}
+	for _, b := range set.Batch {
+		for k := 0; k <= set.Speculate; k++ {
+			add("draft", "T", b*(k+1), "B", b, "O", b*(k+1))
+		}
+	}
+	return out
+}
+
+// entriesOf builds the entries of a config and runs the passes.
+func entriesOf(c *dsv4.Config, o dsv4.Options) (*passes.Module, error) {
+	m := &passes.Module{}
+	for _, entry := range dsv4.Entries {
+		if entry == dsv4.Draft && c.NextN == 0 {
+			continue
+		}
+		g, err := dsv4.Build(c, entry, o)
+		if err != nil {
+			return nil, err
+		}
+		m.Entries = append(m.Entries, g)
+	}
+	return m, passes.Run(m)
+}

@@ -1,0 +1,123 @@
+package cli
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/kiln-project/kiln/codegen"
+	"github.com/kiln-project/kiln/codegen/llvm"
+	"github.com/kiln-project/kiln/codegen/target"
+	"github.com/kiln-project/kiln/passes"
+	"github.com/kiln-project/kiln/runtime/engine"
+	"github.com/kiln-project/kiln/runtime/host"
+)
+
+// prefillBuckets are the step sizes that a prompt runs in: the largest that is
+// not mostly padding, then a tail.
+var prefillBuckets = []int{16, 128, 512}
+
+// newCompiler finds an LLVM and opens the cache.
+func newCompiler(e *env, f *flags) (*codegen.Compiler, func(), error) {
+	tools, err := llvm.Find(e.ctx, llvm.FindOptions{})
+	if err != nil {
+		return nil, nil, &codedError{exitFailed, err, "make toolchain, or --device ref, which needs no LLVM"}
+	}
+	lc, err := llvm.New(e.ctx, tools, llvm.Options{})
+	if err != nil {
+		return nil, nil, err
+	}
+	c := &codegen.Compiler{Tools: tools, LLVM: lc}
+	if dir := f.text("cache-dir"); dir != "" {
+		c.Cache = codegen.OpenCache(dir)
+	}
+	return c, func() { lc.Close() }, nil
+}
+
+// hostTarget is the best host target that this CPU runs.
+func hostTarget() (*target.Target, error) {
+	name, err := host.Target()
+	if err != nil {
+		return nil, refuse(err, "--device ref")
+	}
+	return target.Lookup(name)
+}
+
+// hostBuckets are the plans that one request of prompt + new tokens needs.
+func hostBuckets(l engine.Layout, prompt, positions int, draft bool) []codegen.Bucket {
+	pages := l.Pages(positions)
+	bind := func(t int) map[string]int {
+		return map[string]int{"T": t, "B": 1, "O": 1, "R": 1, "P": pages, "N": pages}
+	}
+	sizes := prefillSizes(prompt)
+	var out []codegen.Bucket
+	for _, t := range sizes {
+		out = append(out, codegen.Bucket{Entry: "prefill", Bind: bind(t)})
+	}
+	out = append(out, codegen.Bucket{Entry: "decode", Bind: bind(1)})
+	if draft {
+		for _, t := range append(slices.Clone(sizes), 1) {
+			out = append(out, codegen.Bucket{Entry: "draft", Bind: bind(t)})
+		}
+	}
+	return out
+}
+
+// prefillSizes are the buckets that a prompt of n tokens uses: chunks of the
+// largest bucket that it fills, and the smallest that holds the rest.
+func prefillSizes(n int) []int {
+	var out []int
+	largest := prefillBuckets[0]
+	for _, b := range prefillBuckets {
+		if b <= n {
+			largest = b
+		}
+	}
+	if largest <= n {
+		out = append(out, largest)
+	}
+	if rest := n % largest; rest > 0 {
+		for _, b := range prefillBuckets {
+			if b >= rest {
+				if !slices.Contains(out, b) {
+					out = append(out, b)
+				}
+				break
+			}
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// openHost compiles the buckets for this CPU and binds the weights.
+func openHost(e *env, f *flags, m *passes.Module, buckets []codegen.Bucket, src engine.CheckpointSource, progress *progress) (*host.Executor, error) {
+	t, err := hostTarget()
+	if err != nil {
+		return nil, err
+	}
+	u := codegen.NewUnit(t)
+	plans, err := u.LowerAll(m.Entries, buckets)
+	if err != nil {
+		return nil, err
+	}
+	c, done, err := newCompiler(e, f)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	c.Progress = func(n, total int) { progress.say("compiling kernels %d/%d", n, total) }
+	out, err := c.Compile(e.ctx, u)
+	if err != nil {
+		return nil, err
+	}
+	progress.say("binding weights")
+	weights, err := engine.BindPack(m.Pack, src)
+	if err != nil {
+		return nil, err
+	}
+	lib, err := host.OpenLibrary(out.Object)
+	if err != nil {
+		return nil, fmt.Errorf("host: %w", err)
+	}
+	return host.NewExecutor(lib, plans, weights)
+}

@@ -1,0 +1,221 @@
+// Package bundle reads and writes compiled models: a folder NAME.kiln with
+//
+//	manifest.json             what was compiled, from what, with what
+//	config.json               the model's config, as it was
+//	pack.kir                  what is computed from weights alone when they are bound
+//	TARGET/plan-NNN.json      one plan per entry and bucket
+//	TARGET/kernels.so         or kernels.hsaco: the code
+//	TARGET/kernels.json       the kernels: symbol, form, static parameters
+package bundle
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/kiln-project/kiln/codegen/plan"
+)
+
+// Format is the version of the folder's layout.
+const Format = 1
+
+// Manifest is manifest.json. Two compilations of equal input write equal bytes.
+type Manifest struct {
+	Format   int      `json:"format"`
+	Kiln     string   `json:"kiln"`
+	LLVM     string   `json:"llvm"`
+	Model    string   `json:"model"` // model_type
+	Settings Settings `json:"settings"`
+	Targets  []string `json:"targets"`
+	// OrderClass names, per entry, the class inside which the bits of a row do not
+	// depend on the bucket.
+	OrderClass map[string]string `json:"order_class"`
+}
+
+// Settings are the choices that a bundle was compiled with.
+type Settings struct {
+	Numerics  string `json:"numerics"`
+	Taps      bool   `json:"taps"`
+	Layers    int    `json:"layers"`
+	MaxSeq    int    `json:"max_seq"`
+	Speculate int    `json:"speculate"`
+	Batch     []int  `json:"batch"`
+	Prefill   []int  `json:"prefill"`
+}
+
+// Code is what a bundle holds for one target.
+type Code struct {
+	Plans   []*plan.Plan
+	Object  []byte
+	Kernels []Kernel
+}
+
+// Kernel describes one kernel of the code object.
+type Kernel struct {
+	Symbol string `json:"symbol"`
+	Form   string `json:"form"`
+	Spec   string `json:"spec"`
+}
+
+// Bundle is a whole bundle in memory.
+type Bundle struct {
+	Manifest Manifest
+	Config   []byte
+	Pack     string // .kir text; "" if nothing is packed
+	Code     map[string]*Code
+}
+
+// objectName is the code object's file for a target.
+func objectName(target string) string {
+	switch {
+	case len(target) > 3 && target[:3] == "gfx":
+		return "kernels.hsaco"
+	case len(target) > 3 && target[:3] == "sm_":
+		return "kernels.ptx"
+	}
+	return "kernels.so"
+}
+
+// Write makes the folder. It appears whole or not at all: a folder that is there
+// already is replaced only if it is a bundle.
+func (b *Bundle) Write(dir string) error {
+	if _, err := os.Stat(dir); err == nil {
+		if _, err := os.Stat(filepath.Join(dir, "manifest.json")); err != nil {
+			return fmt.Errorf("%s exists and is not a bundle", dir)
+		}
+	}
+	tmp, err := os.MkdirTemp(filepath.Dir(filepath.Clean(dir)), ".kiln-*")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(tmp)
+	if err := b.writeTo(tmp); err != nil {
+		return err
+	}
+	if err := os.Chmod(tmp, 0o755); err != nil {
+		return err
+	}
+	old := tmp + ".old"
+	if err := os.Rename(dir, old); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	defer os.RemoveAll(old)
+	return os.Rename(tmp, dir)
+}
+
+func (b *Bundle) writeTo(dir string) error {
+	put := func(name string, data []byte) error {
+		path := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			return err
+		}
+		return os.WriteFile(path, data, 0o644)
+	}
+	putJSON := func(name string, v any, indent bool) error {
+		var buf bytes.Buffer
+		enc := json.NewEncoder(&buf)
+		enc.SetEscapeHTML(false)
+		if indent {
+			enc.SetIndent("", "  ")
+		}
+		if err := enc.Encode(v); err != nil {
+			return err
+		}
+		return put(name, buf.Bytes())
+	}
+	errs := []error{putJSON("manifest.json", b.Manifest, true), put("config.json", b.Config)}
+	if b.Pack != "" {
+		errs = append(errs, put("pack.kir", []byte(b.Pack)))
+	}
+	for _, t := range b.Manifest.Targets {
+		c := b.Code[t]
+		errs = append(errs, put(filepath.Join(t, objectName(t)), c.Object), putJSON(filepath.Join(t, "kernels.json"), c.Kernels, true))
+		for i, p := range c.Plans {
+			errs = append(errs, putJSON(filepath.Join(t, fmt.Sprintf("plan-%03d.json", i)), p, false))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// ReadManifest reads a bundle's manifest and config only.
+func ReadManifest(dir string) (*Bundle, error) {
+	b := &Bundle{Code: map[string]*Code{}}
+	if err := readJSON(filepath.Join(dir, "manifest.json"), &b.Manifest); err != nil {
+		return nil, err
+	}
+	if b.Manifest.Format != Format {
+		return nil, fmt.Errorf("%s: format %d, this kiln reads %d: compile it again", dir, b.Manifest.Format, Format)
+	}
+	var err error
+	if b.Config, err = os.ReadFile(filepath.Join(dir, "config.json")); err != nil {
+		return nil, err
+	}
+	pack, err := os.ReadFile(filepath.Join(dir, "pack.kir"))
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, err
+	}
+	b.Pack = string(pack)
+	return b, nil
+}
+
+// ReadCode reads what a bundle holds for a target; every plan is checked.
+func (b *Bundle) ReadCode(dir, target string) (*Code, error) {
+	found := false
+	for _, t := range b.Manifest.Targets {
+		found = found || t == target
+	}
+	if !found {
+		return nil, fmt.Errorf("%s: compiled for %v, not for %s", dir, b.Manifest.Targets, target)
+	}
+	c := &Code{}
+	sub := filepath.Join(dir, target)
+	var err error
+	if c.Object, err = os.ReadFile(filepath.Join(sub, objectName(target))); err != nil {
+		return nil, err
+	}
+	if err := readJSON(filepath.Join(sub, "kernels.json"), &c.Kernels); err != nil {
+		return nil, err
+	}
+	paths, err := filepath.Glob(filepath.Join(sub, "plan-*.json")) // sorted
+	if err != nil {
+		return nil, err
+	}
+	for _, path := range paths {
+		p := &plan.Plan{}
+		if err := readJSON(path, p); err != nil {
+			return nil, err
+		}
+		if err := p.Check(); err != nil {
+			return nil, fmt.Errorf("%s: %w", path, err)
+		}
+		if p.Target != target {
+			return nil, fmt.Errorf("%s: is for %s, not %s", path, p.Target, target)
+		}
+		c.Plans = append(c.Plans, p)
+	}
+	if len(c.Plans) == 0 {
+		return nil, fmt.Errorf("%s: no plans", sub)
+	}
+	b.Code[target] = c
+	return c, nil
+}
+
+// readJSON refuses unknown fields and text after the value.
+func readJSON(path string, v any) error {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	dec := json.NewDecoder(bytes.NewReader(data))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(v); err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	if dec.More() {
+		return fmt.Errorf("%s: text after the value", path)
+	}
+	return nil
+}

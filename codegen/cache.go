@@ -1,0 +1,106 @@
+package codegen
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// Cache keeps compiled objects in a folder. Its keys are digests of everything
+// an object depends on, so an entry is never stale; each file ends with the
+// digest of its content, so a damaged one is noticed and made again. Processes
+// may share a folder: files appear by rename. A nil Cache keeps nothing.
+type Cache struct{ dir string }
+
+// cacheSuffix marks the files that belong to a cache.
+const cacheSuffix = ".kiln-object"
+
+// OpenCache uses dir, which is made when something is stored.
+func OpenCache(dir string) *Cache { return &Cache{dir: dir} }
+
+// cacheKey is the digest of its parts, each told from the next.
+func cacheKey(parts ...string) string {
+	h := sha256.New()
+	for _, p := range parts {
+		fmt.Fprintf(h, "%d:%s\n", len(p), p)
+	}
+	return hex.EncodeToString(h.Sum(nil))
+}
+
+func (c *Cache) path(key string) string { return filepath.Join(c.dir, key+cacheSuffix) }
+
+// get returns an entry; a missing or damaged one is not found.
+func (c *Cache) get(key string) ([]byte, bool) {
+	if c == nil {
+		return nil, false
+	}
+	data, err := os.ReadFile(c.path(key))
+	if err != nil || len(data) < sha256.Size {
+		return nil, false
+	}
+	body, sum := data[:len(data)-sha256.Size], data[len(data)-sha256.Size:]
+	want := sha256.Sum256(body)
+	if !bytes.Equal(sum, want[:]) {
+		return nil, false
+	}
+	return body, true
+}
+
+// put stores an entry. A cache that cannot be written is an error: compiling
+// again each time would be silently slow.
+func (c *Cache) put(key string, body []byte) error {
+	if c == nil {
+		return nil
+	}
+	if err := os.MkdirAll(c.dir, 0o755); err != nil {
+		return fmt.Errorf("cache: %w", err)
+	}
+	f, err := os.CreateTemp(c.dir, "new-*.tmp")
+	if err != nil {
+		return fmt.Errorf("cache: %w", err)
+	}
+	sum := sha256.Sum256(body)
+	_, err = f.Write(append(bytes.Clone(body), sum[:]...))
+	err = errors.Join(err, f.Close())
+	if err == nil {
+		err = os.Rename(f.Name(), c.path(key))
+	}
+	if err != nil {
+		os.Remove(f.Name())
+		return fmt.Errorf("cache: %w", err)
+	}
+	return nil
+}
+
+// Clean removes the cache's files and reports how many and their bytes. Other
+// files in the folder stay.
+func (c *Cache) Clean() (files int, size int64, err error) {
+	list, err := os.ReadDir(c.dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return 0, 0, nil
+	}
+	if err != nil {
+		return 0, 0, err
+	}
+	for _, e := range list {
+		old := strings.HasPrefix(e.Name(), "new-") && strings.HasSuffix(e.Name(), ".tmp")
+		if !strings.HasSuffix(e.Name(), cacheSuffix) && !old {
+			continue
+		}
+		info, err := e.Info()
+		if err != nil {
+			continue // another process removed it
+		}
+		if err := os.Remove(filepath.Join(c.dir, e.Name())); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return files, size, err
+		}
+		files, size = files+1, size+info.Size()
+	}
+	return files, size, nil
+}

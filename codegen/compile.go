@@ -1,0 +1,129 @@
+package codegen
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"sync"
+	"time"
+
+	"github.com/kiln-project/kiln/codegen/llvm"
+	"github.com/kiln-project/kiln/codegen/target"
+)
+
+// Version enters every cache key: raise it when equal IR may compile
+// differently.
+const Version = "1"
+
+// Compiled is a unit's code object.
+type Compiled struct {
+	Object []byte // a shared object for the host, an HSA code object for an AMD GPU
+	Stats  Stats
+}
+
+// Stats say what compiling cost.
+type Stats struct {
+	Kernels  int
+	Cached   int // taken from the cache
+	LLVM     time.Duration
+	Link     time.Duration
+	WholeHit bool // the linked object itself was in the cache
+}
+
+// Compiler turns units into code objects.
+type Compiler struct {
+	Tools *llvm.Toolchain
+	LLVM  llvm.Compiler
+	Cache *Cache // nil: none
+	// Progress, if set, hears how many of how many kernels are done.
+	Progress func(done, total int)
+}
+
+// optPasses is the pass pipeline: kernels keep their variables in memory and
+// rely on it to make registers of them.
+const optPasses = "default<O3>"
+
+// Compile compiles and links every kernel of u.
+func (c *Compiler) Compile(ctx context.Context, u *Unit) (*Compiled, error) {
+	t := u.Target
+	out := &Compiled{Stats: Stats{Kernels: len(u.Kernels)}}
+	keys := make([]string, len(u.Kernels))
+	all := []string{"link", Version, c.Tools.ID(), t.Name}
+	for i, k := range u.Kernels {
+		keys[i] = cacheKey("kernel", Version, c.Tools.ID(), t.Triple, t.CPU, t.Features, optPasses, k.IR)
+		all = append(all, keys[i])
+	}
+	linkKey := cacheKey(all...)
+	if obj, ok := c.Cache.get(linkKey); ok {
+		out.Object, out.Stats.WholeHit, out.Stats.Cached = obj, true, len(u.Kernels)
+		return out, nil
+	}
+	start := time.Now()
+	objs, cached, err := c.objects(ctx, u, keys)
+	if err != nil {
+		return nil, err
+	}
+	out.Stats.Cached, out.Stats.LLVM = cached, time.Since(start)
+	start = time.Now()
+	if out.Object, err = c.Tools.Link(ctx, t.Name, objs); err != nil {
+		return nil, err
+	}
+	out.Stats.Link = time.Since(start)
+	return out, c.Cache.put(linkKey, out.Object)
+}
+
+// objects compiles the kernels, as many at a time as there are cores. The first
+// error in kernel order is reported.
+func (c *Compiler) objects(ctx context.Context, u *Unit, keys []string) ([][]byte, int, error) {
+	objs, errs := make([][]byte, len(keys)), make([]error, len(keys))
+	var mu sync.Mutex
+	done, cached := 0, 0
+	next := make(chan int)
+	var wg sync.WaitGroup
+	for range min(runtime.GOMAXPROCS(0), len(keys)) {
+		wg.Go(func() {
+			for i := range next {
+				hit := false
+				objs[i], hit, errs[i] = c.object(ctx, u.Target, u.Kernels[i], keys[i])
+				mu.Lock()
+				done++
+				if hit {
+					cached++
+				}
+				if c.Progress != nil {
+					c.Progress(done, len(keys))
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	for i := range keys {
+		next <- i
+	}
+	close(next)
+	wg.Wait()
+	for i, err := range errs {
+		if err != nil {
+			return nil, 0, fmt.Errorf("kernel %s (%s): %w", u.Kernels[i].Symbol, u.Kernels[i].Spec, err)
+		}
+	}
+	return objs, cached, nil
+}
+
+func (c *Compiler) object(ctx context.Context, t *target.Target, k *Kernel, key string) ([]byte, bool, error) {
+	if obj, ok := c.Cache.get(key); ok {
+		return obj, true, nil
+	}
+	job := llvm.Job{
+		Name: k.Symbol, IR: []byte(k.IR), Triple: t.Triple, CPU: t.CPU, Features: t.Features,
+		OptPasses: optPasses, PIC: t.Kind == target.Host,
+	}
+	if t.Kind == target.NVPTX {
+		job.Output = llvm.Asm
+	}
+	r, err := c.LLVM.Compile(ctx, job)
+	if err != nil {
+		return nil, false, err
+	}
+	return r.Output, false, c.Cache.put(key, r.Output)
+}

@@ -1,0 +1,476 @@
+package kernels_test
+
+import (
+	"bytes"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/kiln-project/kiln/codegen"
+	"github.com/kiln-project/kiln/codegen/target"
+	"github.com/kiln-project/kiln/ir"
+	"github.com/kiln-project/kiln/ir/eval"
+	"github.com/kiln-project/kiln/ir/num"
+	"github.com/kiln-project/kiln/runtime/host"
+)
+
+// mergedIR joins the modules of several kernels into one: a run of LLVM costs as
+// much as many kernels.
+func mergedIR(ks []*codegen.Kernel) string {
+	var b strings.Builder
+	seen := map[string]bool{}
+	for _, k := range ks {
+		for line := range strings.Lines(k.IR) {
+			if strings.HasPrefix(line, "declare ") || strings.HasPrefix(line, "target ") {
+				if seen[line] {
+					continue
+				}
+				seen[line] = true
+			}
+			b.WriteString(line)
+		}
+	}
+	return b.String()
+}
+
+// llvmRun compiles IR text with opt and llc.
+func llvmRun(bin, text string, tg *target.Target, llc ...string) ([]byte, error) {
+	pipe := func(in []byte, name string, args ...string) ([]byte, error) {
+		cmd := exec.Command(filepath.Join(bin, name), args...)
+		var out, notes bytes.Buffer
+		cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(in), &out, &notes
+		if err := cmd.Run(); err != nil {
+			return nil, fmt.Errorf("%s: %w\n%s", name, err, notes.Bytes())
+		}
+		return out.Bytes(), nil
+	}
+	cpu := "-mcpu=" + tg.CPU
+	bc, err := pipe([]byte(text), "opt", "-passes=default<O3>", cpu)
+	if err != nil {
+		return nil, err
+	}
+	return pipe(bc, "llc", append([]string{"-O3", cpu}, llc...)...)
+}
+
+// buildHost compiles a unit for the host, as many modules at a time as there are
+// cores, and loads it.
+func buildHost(t testing.TB, u *codegen.Unit) *host.Library {
+	t.Helper()
+	bin, err := filepath.Abs("../../.toolchain/llvm/bin")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(filepath.Join(bin, "llc")); err != nil {
+		t.Skip("no LLVM: run make toolchain")
+	}
+	dir := t.TempDir()
+	n := min(runtime.GOMAXPROCS(0), len(u.Kernels))
+	errs := make([]error, n)
+	args := []string{"-shared", "-o", filepath.Join(dir, "k.so")}
+	var wg sync.WaitGroup
+	for i := range n {
+		var part []*codegen.Kernel
+		for j := i; j < len(u.Kernels); j += n {
+			part = append(part, u.Kernels[j])
+		}
+		file := filepath.Join(dir, fmt.Sprintf("%d.o", i))
+		args = append(args, file)
+		wg.Go(func() {
+			var obj []byte
+			obj, errs[i] = llvmRun(bin, mergedIR(part), u.Target, "-relocation-model=pic", "-filetype=obj")
+			if errs[i] == nil {
+				errs[i] = os.WriteFile(file, obj, 0o600)
+			}
+		})
+	}
+	wg.Wait()
+	for _, err := range errs {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if out, err := exec.Command(filepath.Join(bin, "ld.lld"), args...).CombinedOutput(); err != nil {
+		t.Fatalf("ld.lld: %v\n%s", err, out)
+	}
+	so, err := os.ReadFile(filepath.Join(dir, "k.so"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	lib, err := host.OpenLibrary(so)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return lib
+}
+
+func mustTarget(t testing.TB, name string) *target.Target {
+	t.Helper()
+	tg, err := target.Lookup(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tg
+}
+
+// batch is a graph of many ops, compiled and run at once.
+type batch struct {
+	t      testing.TB
+	b      *ir.Builder
+	in     map[string]*eval.Tensor
+	states map[string]*eval.Tensor
+	names  map[*eval.Tensor]*ir.Value
+	what   []string // by output
+	limit  []limit
+}
+
+// limit is the number of ulps by which a result may differ.
+type limit struct {
+	ulps  float64 // of elements that are not equal
+	worst *float64
+	share float64 // of elements that may differ at all
+}
+
+var exact = limit{}
+
+func newBatch(t testing.TB) *batch {
+	return &batch{t: t, b: ir.NewBuilder("batch"), in: map[string]*eval.Tensor{}, states: map[string]*eval.Tensor{}, names: map[*eval.Tensor]*ir.Value{}}
+}
+
+// input is the value of a tensor.
+func (c *batch) input(x *eval.Tensor) *ir.Value {
+	if v, ok := c.names[x]; ok {
+		return v
+	}
+	name := fmt.Sprintf("x%d", len(c.in))
+	c.in[name] = x
+	c.names[x] = c.b.Input(name, x.Type())
+	return c.names[x]
+}
+
+// output asks for a value.
+func (c *batch) output(what string, l limit, v *ir.Value) {
+	c.b.Output(fmt.Sprintf("y%d", len(c.what)), v)
+	c.what, c.limit = append(c.what, what), append(c.limit, l)
+}
+
+// op adds one op whose results are outputs.
+func (c *batch) op(op string, attrs ir.Attrs, l limit, args ...*eval.Tensor) {
+	c.t.Helper()
+	what := op
+	var in []*ir.Value
+	for _, a := range args {
+		in = append(in, c.input(a))
+		what += " " + a.Type().String()
+	}
+	for _, a := range attrs {
+		what += fmt.Sprintf(" %s=%v", a.Key, a.Val)
+	}
+	for _, r := range c.b.Op(op, attrs, in...) {
+		c.output(what, l, r)
+	}
+	if err := c.b.Err(); err != nil {
+		c.t.Fatalf("%s: %v", what, err)
+	}
+}
+
+func (c *batch) graph() *ir.Graph {
+	c.t.Helper()
+	g, err := c.b.Finish()
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return g
+}
+
+func clones(m map[string]*eval.Tensor) map[string]*eval.Tensor {
+	out := map[string]*eval.Tensor{}
+	for k, v := range m {
+		out[k] = v.Clone()
+	}
+	return out
+}
+
+// want evaluates the graph; states are those after it.
+func (c *batch) want(g *ir.Graph) (out, states map[string]*eval.Tensor) {
+	c.t.Helper()
+	p, err := eval.Compile(g, eval.NewConsts(nil))
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	states = clones(c.states)
+	if out, err = p.Run(c.in, states); err != nil {
+		c.t.Fatal(err)
+	}
+	return out, states
+}
+
+// bothHosts are the targets whose code this machine runs.
+var bothHosts = []string{"x86-64-v3", "x86-64-v2"}
+
+// run compares the code of hosts, the first of bothHosts if none are named, with
+// the evaluator.
+func (c *batch) run(hosts ...string) {
+	c.t.Helper()
+	g := c.graph()
+	want, wantStates := c.want(g)
+	if len(hosts) == 0 {
+		hosts = bothHosts[:1]
+	}
+	for _, name := range hosts {
+		got, states := c.compiled(name, g)
+		for i, what := range c.what {
+			y := fmt.Sprintf("y%d", i)
+			if d := c.limit[i].compare(want[y], got[y]); d != "" {
+				c.t.Errorf("%s: %s: %s", name, what, d)
+			}
+		}
+		for n, w := range wantStates {
+			if d := exact.compare(w, states[n]); d != "" {
+				c.t.Errorf("%s: state %s: %s", name, n, d)
+			}
+		}
+	}
+}
+
+// outputs runs a host's code.
+func (c *batch) outputs(name string) map[string]*eval.Tensor {
+	c.t.Helper()
+	out, _ := c.compiled(name, c.graph())
+	return out
+}
+
+// compiled runs a host's code for g; states are those after it.
+func (c *batch) compiled(name string, g *ir.Graph) (out, states map[string]*eval.Tensor) {
+	c.t.Helper()
+	u := codegen.NewUnit(mustTarget(c.t, name))
+	pl, err := u.Lower(g, nil)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	d := host.NewDevice(buildHost(c.t, u))
+	defer d.Close()
+	prog, err := d.Load(pl)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	defer prog.Close()
+	st, err := host.NewState(pl)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	defer st.Close()
+	for n, x := range c.states {
+		if err := st.SetPool(n, x); err != nil {
+			c.t.Fatal(err)
+		}
+	}
+	if out, err = prog.Run(c.in, st); err != nil {
+		c.t.Fatal(err)
+	}
+	states = map[string]*eval.Tensor{}
+	for n := range c.states {
+		if states[n], err = st.Pool(n); err != nil {
+			c.t.Fatal(err)
+		}
+	}
+	return out, states
+}
+
+// compare describes how got differs from want beyond the limit, or is empty. All
+// NaNs are equal; zeros of different sign are not.
+func (l limit) compare(want, got *eval.Tensor) string {
+	if got == nil || !want.Type().Equal(got.Type()) {
+		return fmt.Sprintf("no result of type %s", want.Type())
+	}
+	diff, bad := 0, ""
+	note := func(i int, w, g any) {
+		if bad == "" {
+			bad = fmt.Sprintf("element %d of %d is %v, want %v", i, want.Len(), g, w)
+		}
+	}
+	for i, w := range want.F {
+		g := got.F[i]
+		if math.Float32bits(w) == math.Float32bits(g) || w != w && g != g {
+			continue
+		}
+		diff++
+		u := ulps(want.DType, w, g)
+		if l.worst != nil {
+			*l.worst = max(*l.worst, u)
+		}
+		if !(u <= l.ulps) {
+			note(i, fmt.Sprintf("%v (%#08x)", w, math.Float32bits(w)), fmt.Sprintf("%v (%#08x)", g, math.Float32bits(g)))
+		}
+	}
+	for i, w := range want.I {
+		if w != got.I[i] {
+			note(i, w, got.I[i])
+		}
+	}
+	for i, w := range want.Codes {
+		if w != got.Codes[i] {
+			note(i, w, got.Codes[i])
+		}
+	}
+	for i, w := range want.Scales {
+		if w != got.Scales[i] {
+			note(i, fmt.Sprintf("scale %d", w), fmt.Sprintf("scale %d", got.Scales[i]))
+		}
+	}
+	if bad == "" && float64(diff) > l.share*float64(want.Len()) {
+		bad = fmt.Sprintf("%d of %d elements differ", diff, want.Len())
+	}
+	return bad
+}
+
+// ulps is the distance of two numbers in units of the last place of dt; infinite
+// if one of them is NaN.
+func ulps(dt ir.DType, a, b float32) float64 {
+	line := func(x float32) float64 {
+		u := int64(math.Float32bits(x))
+		switch dt {
+		case ir.BF16:
+			u = int64(num.BF16Bits(x)) << 16
+		case ir.F16:
+			u = int64(num.F16Bits(x)) << 16
+		}
+		if u >= 1<<31 {
+			u = 1<<31 - u
+		}
+		if dt != ir.F32 {
+			u /= 1 << 16
+		}
+		return float64(u)
+	}
+	if a != a || b != b {
+		return math.Inf(1)
+	}
+	return math.Abs(line(a) - line(b))
+}
+
+// Data.
+
+var (
+	floatTypes = []ir.DType{ir.F32, ir.BF16, ir.F16}
+	intTypes   = []ir.DType{ir.I64, ir.I32, ir.I8, ir.U8}
+	codeTypes  = []ir.DType{ir.F8E4M3, ir.F8E4M3FNUZ, ir.F4E2M1}
+	allTypes   = []ir.DType{ir.F32, ir.BF16, ir.F16, ir.F8E4M3, ir.F8E4M3FNUZ, ir.F4E2M1, ir.E8M0, ir.I64, ir.I32, ir.I8, ir.U8, ir.Bool}
+)
+
+// style is a way to choose elements.
+type style int
+
+const (
+	ordinary style = iota // numbers about 1
+	patterns              // all bit patterns
+	special               // few values: zeros, infinities, NaN, extremes, subnormals, ties
+)
+
+func blank(t testing.TB, typ ir.Type) *eval.Tensor {
+	t.Helper()
+	x, err := eval.New(typ)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return x
+}
+
+func intDims(shape []int) []ir.Dim {
+	d := make([]ir.Dim, len(shape))
+	for i, n := range shape {
+		d[i] = ir.Int(n)
+	}
+	return d
+}
+
+// random makes a tensor.
+func random(t testing.TB, r *rand.Rand, st style, dt ir.DType, shape ...int) *eval.Tensor {
+	t.Helper()
+	x := blank(t, ir.T(dt, intDims(shape)...))
+	for i := range x.F {
+		x.F[i] = randomFloat(r, st, dt)
+	}
+	for i := range x.I {
+		x.I[i] = randomInt(r, st, dt)
+	}
+	for i := range x.Codes {
+		x.Codes[i] = byte(r.Uint32())
+	}
+	return x
+}
+
+func randomFloat(r *rand.Rand, st style, dt ir.DType) float32 {
+	round := map[ir.DType]func(float32) float32{ir.F32: func(x float32) float32 { return x }, ir.BF16: num.RoundBF16, ir.F16: num.RoundF16}[dt]
+	switch st {
+	case patterns:
+		switch dt {
+		case ir.BF16:
+			return num.FromBF16(uint16(r.Uint32()))
+		case ir.F16:
+			return num.FromF16(uint16(r.Uint32()))
+		}
+		return math.Float32frombits(r.Uint32())
+	case special:
+		inf := math.Inf(1)
+		list := []float64{0, math.Copysign(0, -1), 1, -1, 0.5, 2, 3, inf, -inf, math.NaN(), 65504, -65504, 448, 240, 6, math.MaxFloat32, -math.MaxFloat32,
+			0x1p-126, 0x1p-149, -0x1p-149, 0x1p-24, 0x1p-14, 1 + 0x1p-8, 1 + 0x1p-11, 0x1p-133}
+		return round(float32(list[r.IntN(len(list))]))
+	}
+	return round(float32(r.NormFloat64() * math.Pow(2, float64(r.IntN(7)-3))))
+}
+
+var intRange = map[ir.DType][2]int64{ir.I64: {math.MinInt64, math.MaxInt64}, ir.I32: {math.MinInt32, math.MaxInt32}, ir.I8: {-128, 127}, ir.U8: {0, 255}, ir.Bool: {0, 1}}
+
+func randomInt(r *rand.Rand, st style, dt ir.DType) int64 {
+	lo, hi := intRange[dt][0], intRange[dt][1]
+	switch st {
+	case patterns:
+		if dt == ir.I64 {
+			return int64(r.Uint64())
+		}
+		return lo + int64(r.Uint64N(uint64(hi-lo)+1))
+	case special:
+		return []int64{lo, hi, max(lo, min(hi, 0)), max(lo, min(hi, 1))}[r.IntN(4)]
+	}
+	return max(lo, min(hi, int64(r.IntN(15)-7)))
+}
+
+// randomScaled makes a block-scaled tensor of any codes, with scales about 1; in
+// the style special any scales.
+func randomScaled(t testing.TB, r *rand.Rand, st style, dt ir.DType, b0, b1 int, shape ...int) *eval.Tensor {
+	t.Helper()
+	x := blank(t, ir.Scaled(dt, b0, b1, intDims(shape)...))
+	for i := range x.Codes {
+		x.Codes[i] = byte(r.Uint32())
+	}
+	for i := range x.Scales {
+		x.Scales[i] = byte(120 + r.IntN(14))
+		if st == special {
+			x.Scales[i] = byte(r.Uint32())
+		}
+	}
+	return x
+}
+
+func floatsOf(t testing.TB, dt ir.DType, v []float32, shape ...int) *eval.Tensor {
+	t.Helper()
+	x, err := eval.FromF32(dt, v, shape...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return x
+}
+
+func intsOf(t testing.TB, dt ir.DType, v []int64, shape ...int) *eval.Tensor {
+	t.Helper()
+	x := blank(t, ir.T(dt, intDims(shape)...))
+	copy(x.I, v)
+	return x
+}

@@ -1,0 +1,124 @@
+package object
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+)
+
+func TestTargetID(t *testing.T) {
+	for _, tc := range []struct {
+		text string
+		want TargetID
+		form string // "" if text itself
+	}{
+		{"gfx942", TargetID{Chip: "gfx942"}, ""},
+		{"gfx942:sramecc+:xnack-", TargetID{"gfx942", SettingOff, SettingOn}, ""},
+		{"gfx90a:xnack+:sramecc-", TargetID{"gfx90a", SettingOn, SettingOff}, "gfx90a:sramecc-:xnack+"},
+		{"gfx1030", TargetID{Chip: "gfx1030"}, ""},
+		{"gfx9-4-generic:xnack+", TargetID{"gfx9-4-generic", SettingOn, SettingAny}, ""},
+		{"amdgcn-amd-amdhsa--gfx950:xnack-", TargetID{"gfx950", SettingOff, SettingAny}, "gfx950:xnack-"},
+		{"amdgcn-amd-amdhsa-unknown-gfx950", TargetID{Chip: "gfx950"}, "gfx950"},
+		{"amdgcn-amd-amdhsa--gfx9-4-generic", TargetID{Chip: "gfx9-4-generic"}, "gfx9-4-generic"},
+	} {
+		got, err := ParseTargetID(tc.text)
+		if err != nil || got != tc.want {
+			t.Errorf("%s: %+v, error %v, want %+v", tc.text, got, err, tc.want)
+		}
+		if tc.form == "" {
+			tc.form = tc.text
+		}
+		if got.String() != tc.form || got.Triple() != "amdgcn-amd-amdhsa--"+tc.form {
+			t.Errorf("%s: prints as %s and %s", tc.text, got, got.Triple())
+		}
+	}
+	for text, want := range map[string]string{
+		"":                         `"" is no AMDGPU processor`,
+		"sm_90":                    `"sm_90" is no AMDGPU processor`,
+		"gfx942:":                  `unknown feature ""`,
+		"gfx942:tgsplit+":          `unknown feature "tgsplit+"`,
+		"gfx942:xnack":             `feature "xnack" must end in + or -`,
+		"gfx942:xnack+-":           `unknown feature "xnack+-"`,
+		"gfx942:xnack+:xnack-":     `feature "xnack" is given twice`,
+		"x86_64-unknown-linux-gnu": `is no AMDGPU processor`,
+	} {
+		if got, err := ParseTargetID(text); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %+v, error %v, want %q in it", text, got, err, want)
+		}
+	}
+}
+
+// All pairs of settings of one feature.
+func TestRunsOn(t *testing.T) {
+	for code := SettingAny; code <= SettingUnsupported; code++ {
+		for device := SettingOff; device <= SettingUnsupported; device++ {
+			want := code == SettingAny || code == SettingUnsupported || code == device
+			for _, c := range [][2]TargetID{
+				{{"gfx942", code, SettingAny}, {"gfx942", device, SettingOn}},
+				{{"gfx942", SettingAny, code}, {"gfx942", SettingOn, device}},
+			} {
+				if got := c[0].RunsOn(c[1]); got != want {
+					t.Errorf("code with %v on a device with %v: %t", code, device, got)
+				}
+				if c[1].Chip = "gfx950"; c[0].RunsOn(c[1]) {
+					t.Error("gfx942 code on gfx950")
+				}
+			}
+		}
+	}
+}
+
+// The flags that LLVM 22.1.8 writes, as its llvm-readelf shows them.
+func TestFlags(t *testing.T) {
+	const none, any = SettingUnsupported, SettingAny
+	for _, tc := range []struct {
+		flags   uint32
+		version int
+		want    TargetID
+		generic int
+	}{
+		{0x54c, 5, TargetID{"gfx942", any, any}, 0},
+		{0x54f, 4, TargetID{"gfx950", any, any}, 0},
+		{0xe4c, 5, TargetID{"gfx942", SettingOff, SettingOn}, 0},
+		{0xb4c, 6, TargetID{"gfx942", SettingOn, SettingOff}, 0},
+		{0x53f, 6, TargetID{"gfx90a", any, any}, 0},
+		{0x12c, 6, TargetID{"gfx900", any, none}, 0},
+		{0x36, 6, TargetID{"gfx1030", none, none}, 0},
+		{0x100055f, 6, TargetID{"gfx9-4-generic", any, any}, 1},
+		{0x1000054, 6, TargetID{"gfx11-generic", none, none}, 1},
+	} {
+		got, generic, err := targetOfFlags(tc.flags, tc.version)
+		if err != nil || got != tc.want || generic != tc.generic {
+			t.Errorf("0x%x: %+v, generic %d, error %v; want %+v, %d", tc.flags, got, generic, err, tc.want, tc.generic)
+		}
+	}
+	seen := map[string]uint32{}
+	for code, name := range machines {
+		if old, ok := seen[name]; ok {
+			t.Errorf("%s is 0x%x and 0x%x", name, old, code)
+		}
+		seen[name] = code
+	}
+	for s, want := range map[Setting]string{SettingAny: "any", SettingOff: "off", SettingOn: "on", SettingUnsupported: "unsupported"} {
+		if fmt.Sprint(s) != want {
+			t.Errorf("setting %d prints as %v", uint8(s), s)
+		}
+	}
+}
+
+func FuzzTargetID(f *testing.F) {
+	for _, s := range []string{"gfx942:sramecc+:xnack-", "amdgcn-amd-amdhsa--gfx9-4-generic:xnack+", "amdgcn-amd-amdhsa-unknown-gfx90a", "gfx942:xnack+:xnack-", ":"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		id, err := ParseTargetID(text)
+		if err != nil {
+			return
+		}
+		for _, form := range []string{id.String(), id.Triple()} {
+			if again, err := ParseTargetID(form); err != nil || again != id {
+				t.Errorf("%q is %+v, written as %q, which is %+v (%v)", text, id, form, again, err)
+			}
+		}
+	})
+}

@@ -1,0 +1,157 @@
+package host
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/kiln-project/kiln/codegen/plan"
+	"github.com/kiln-project/kiln/ir/eval"
+	"github.com/kiln-project/kiln/runtime/engine"
+)
+
+// Executor runs the plans of one model on a device: engine.Executor.
+type Executor struct {
+	d        *Device
+	plans    []*plan.Plan
+	programs map[*plan.Plan]*Program
+}
+
+// NewExecutor binds the weights of all plans and prepares their launches. It
+// takes over the library.
+func NewExecutor(lib *Library, plans []*plan.Plan, weights eval.WeightSource) (*Executor, error) {
+	x := &Executor{d: NewDevice(lib), plans: plans, programs: map[*plan.Plan]*Program{}}
+	for _, p := range plans {
+		err := x.d.BindWeights(p, weights)
+		if err == nil {
+			x.programs[p], err = x.d.Load(p)
+		}
+		if err != nil {
+			x.Close()
+			return nil, err
+		}
+	}
+	return x, nil
+}
+
+// Close frees everything but the states.
+func (x *Executor) Close() error {
+	for _, g := range x.programs {
+		g.Close()
+	}
+	return x.d.Close()
+}
+
+// Device implements engine.Executor.
+func (x *Executor) Device() string { return "host" }
+
+// Has implements engine.Executor.
+func (x *Executor) Has(entry string) bool {
+	return slices.ContainsFunc(x.plans, func(p *plan.Plan) bool { return p.Entry == entry })
+}
+
+// symbol is the value that a plan's binding gives a symbol, or 0.
+func symbol(p *plan.Plan, name string) int {
+	for _, b := range p.Binding {
+		if b.Symbol == name {
+			return b.Value
+		}
+	}
+	return 0
+}
+
+// shapeOf is the step shape that a plan runs.
+func shapeOf(p *plan.Plan) engine.Shape {
+	s := engine.Shape{T: symbol(p, "T"), B: symbol(p, "B"), O: symbol(p, "O"), P: max(1, symbol(p, "P"))}
+	if k := symbol(p, "K"); k > 0 {
+		s.T = s.B * (k + 1)
+	}
+	if s.T == 0 {
+		s.T = s.B
+	}
+	if s.O == 0 {
+		s.O = s.T
+	}
+	return s
+}
+
+// Fit implements engine.Executor: the plan with the fewest rows that holds s.
+func (x *Executor) Fit(entry string, s engine.Shape) (engine.Shape, error) {
+	best := engine.Shape{}
+	for _, p := range x.plans {
+		q := shapeOf(p)
+		if p.Entry != entry || q.T < s.T || q.B < s.B || q.O < s.O || q.P < s.P {
+			continue
+		}
+		if best.T == 0 || q.T < best.T || q.T == best.T && q.B < best.B {
+			best = q
+		}
+	}
+	if best.T == 0 {
+		return best, fmt.Errorf("entry %s: no compiled bucket holds %+v", entry, s)
+	}
+	return best, nil
+}
+
+// MaxPrefill implements engine.Executor.
+func (x *Executor) MaxPrefill() int {
+	n := 0
+	for _, p := range x.plans {
+		if p.Entry == "prefill" {
+			n = max(n, shapeOf(p).T)
+		}
+	}
+	return n
+}
+
+// find returns the plan of an entry with exactly this binding.
+func (x *Executor) find(entry string, bind map[string]int) (*plan.Plan, error) {
+	for _, p := range x.plans {
+		if p.Entry != entry {
+			continue
+		}
+		same := len(p.Binding) == len(bind)
+		for _, b := range p.Binding {
+			same = same && bind[b.Symbol] == b.Value
+		}
+		if same {
+			return p, nil
+		}
+	}
+	var want []string
+	for _, s := range slices.Sorted(maps.Keys(bind)) {
+		want = append(want, fmt.Sprintf("%s=%d", s, bind[s]))
+	}
+	return nil, fmt.Errorf("entry %s: no compiled bucket for %v", entry, want)
+}
+
+// Run implements engine.Executor.
+func (x *Executor) Run(entry string, bind map[string]int, inputs engine.Tensors, state engine.State) (engine.Tensors, error) {
+	p, err := x.find(entry, bind)
+	if err != nil {
+		return nil, err
+	}
+	st, ok := state.(*State)
+	if !ok {
+		return nil, fmt.Errorf("host: the state was made by another device (%T)", state)
+	}
+	out, err := x.programs[p].Run(inputs, st)
+	return out, err
+}
+
+// NewState implements engine.Executor. All plans of an entry have pools of one
+// size.
+func (x *Executor) NewState(entry string, bind map[string]int) (engine.State, error) {
+	for _, p := range x.plans {
+		if p.Entry != entry {
+			continue
+		}
+		for _, s := range slices.Sorted(maps.Keys(bind)) {
+			if got := symbol(p, s); got != 0 && got != bind[s] {
+				return nil, fmt.Errorf("entry %s was compiled for %s=%d, not %d", entry, s, got, bind[s])
+			}
+		}
+		return NewState(p)
+	}
+	return nil, fmt.Errorf("no entry %q is compiled", entry)
+}
