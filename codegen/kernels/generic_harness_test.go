@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/kiln-project/kiln/codegen"
+	"github.com/kiln-project/kiln/codegen/plan"
 	"github.com/kiln-project/kiln/codegen/target"
 	"github.com/kiln-project/kiln/ir"
 	"github.com/kiln-project/kiln/ir/eval"
@@ -249,35 +250,51 @@ func (c *batch) outputs(name string) map[string]*eval.Tensor {
 // compiled runs a host's code for g; states are those after it.
 func (c *batch) compiled(name string, g *ir.Graph) (out, states map[string]*eval.Tensor) {
 	c.t.Helper()
-	u := codegen.NewUnit(mustTarget(c.t, name))
-	pl, err := u.Lower(g, nil)
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	d := host.NewDevice(buildHost(c.t, u))
+	d, plans := load(c.t, name, g)
 	defer d.Close()
+	return execute(c.t, d, plans[0], c.in, c.states)
+}
+
+// load compiles graphs to one library.
+func load(t testing.TB, name string, graphs ...*ir.Graph) (*host.Device, []*plan.Plan) {
+	t.Helper()
+	u := codegen.NewUnit(mustTarget(t, name))
+	var plans []*plan.Plan
+	for _, g := range graphs {
+		pl, err := u.Lower(g, nil)
+		if err != nil {
+			t.Fatalf("%v\n%s", err, ir.Text(g))
+		}
+		plans = append(plans, pl)
+	}
+	return host.NewDevice(buildHost(t, u)), plans
+}
+
+// execute runs a plan on copies of the states and returns those after it.
+func execute(t testing.TB, d *host.Device, pl *plan.Plan, in, before map[string]*eval.Tensor) (out, states map[string]*eval.Tensor) {
+	t.Helper()
 	prog, err := d.Load(pl)
 	if err != nil {
-		c.t.Fatal(err)
+		t.Fatal(err)
 	}
 	defer prog.Close()
 	st, err := host.NewState(pl)
 	if err != nil {
-		c.t.Fatal(err)
+		t.Fatal(err)
 	}
 	defer st.Close()
-	for n, x := range c.states {
+	for n, x := range before {
 		if err := st.SetPool(n, x); err != nil {
-			c.t.Fatal(err)
+			t.Fatal(err)
 		}
 	}
-	if out, err = prog.Run(c.in, st); err != nil {
-		c.t.Fatal(err)
+	if out, err = prog.Run(in, st); err != nil {
+		t.Fatal(err)
 	}
 	states = map[string]*eval.Tensor{}
-	for n := range c.states {
+	for n := range before {
 		if states[n], err = st.Pool(n); err != nil {
-			c.t.Fatal(err)
+			t.Fatal(err)
 		}
 	}
 	return out, states

@@ -50,7 +50,7 @@ func TestQuantize(t *testing.T) {
 		c.op("quantize", ir.A("to", to, "block", 16, "floor", 1e-4), exact, random(t, r, patterns, ir.F32, 200, 64))
 		c.op("quantize", ir.A("to", to, "block", 16, "floor", 1e39), exact, random(t, r, patterns, ir.F32, 2, 64)) // no f32
 	}
-	c.run(bothHosts...)
+	c.run()
 }
 
 func TestDequantize(t *testing.T) {

@@ -203,7 +203,9 @@ var commands = []command{
 	{name: "tokenize", short: "turn standard input into token ids", long: tokenizeHelp, run: runTokenize},
 	{name: "compare", args: "A.safetensors B.safetensors", short: "compare tensors of two files", long: compareHelp, nargs: 2, run: runCompare},
 	{name: "dump", short: "print a graph as .kir text", long: dumpHelp, run: runDump},
+	{name: "compile", short: "compile a model to native code", long: compileHelp, run: runCompile},
 	{name: "inspect", args: "FILE", short: "say what a code object holds", long: inspectHelp, nargs: 1, run: runInspect},
+	{name: "cache", args: "clean", short: "remove cached kernels", long: cacheHelp, nargs: 1, run: runCache},
 	{name: "doctor", short: "say what kiln finds on this machine", long: doctorHelp, run: runDoctor},
 	{name: "version", short: "print the version", long: "Prints the version of kiln and of the Go toolchain that built it.", run: runVersion},
 }

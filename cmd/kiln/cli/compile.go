@@ -60,6 +60,9 @@ func runCompile(e *env, f *flags, _ []string) error {
 	if err != nil {
 		return err
 	}
+	if !strings.HasSuffix(f.text("out"), ".kiln") {
+		return usagef("-o model.kiln", "--out %s: a bundle's name ends in .kiln", f.text("out"))
+	}
 	if err := applyLimits(c, &set); err != nil {
 		return err
 	}
@@ -93,7 +96,7 @@ func runCompile(e *env, f *flags, _ []string) error {
 	if m.Pack != nil {
 		b.Pack = ir.Text(m.Pack)
 	}
-	res := compileResult{Bundle: f.text("output"), Set: set}
+	res := compileResult{Bundle: f.text("out"), Set: set}
 	for _, t := range targets {
 		if err := cc.Tools.CheckTarget(e.ctx, t.Triple, t.CPU, t.Features); err != nil {
 			return refuse(err, "make toolchain")
@@ -121,7 +124,7 @@ func runCompile(e *env, f *flags, _ []string) error {
 		res.Targets = append(res.Targets, targetResult{t.Name, len(plans), len(u.Kernels), out.Stats.Cached, len(out.Object)})
 	}
 	progress.clear()
-	if err := b.Write(f.text("output")); err != nil {
+	if err := b.Write(f.text("out")); err != nil {
 		return err
 	}
 	if f.boolean("timings") {

@@ -17,12 +17,13 @@ type flagDef struct {
 	commands []string
 	required bool
 	arg      string // placeholder in the help text
+	short    string // one-letter form, without the dash
 	doc      string
 }
 
 // flagTable lists every flag of every command.
 var flagTable = []flagDef{
-	{name: "model", def: "", commands: []string{"run", "logits", "dump"}, required: true, arg: "DIR", doc: "model folder as Hugging Face ships it: config.json, *.safetensors, tokenizer.json"},
+	{name: "model", def: "", commands: []string{"run", "logits", "dump", "compile"}, required: true, arg: "DIR", doc: "model folder as Hugging Face ships it: config.json, *.safetensors, tokenizer.json"},
 	{name: "model", def: "", commands: []string{"tokenize"}, arg: "DIR", doc: "model folder with tokenizer.json"},
 	{name: "tokenizer", def: "", commands: []string{"tokenize"}, arg: "FILE", doc: "tokenizer.json, instead of --model"},
 
@@ -42,11 +43,11 @@ var flagTable = []flagDef{
 	{name: "mtp", def: false, commands: []string{"logits"}, doc: "also run the MTP block at every position whose next id is known"},
 	{name: "out", def: "", commands: []string{"logits"}, required: true, arg: "F.safetensors", doc: "file to write"},
 
-	{name: "device", def: "ref", commands: []string{"run", "logits"}, arg: "D", doc: "what computes: ref, the tensor IR's own evaluator"},
-	{name: "numerics", def: "production", commands: []string{"run", "logits", "dump"}, arg: "N", doc: "production rounds caches to fp8 and fp4 as the model was trained; unrounded keeps bf16"},
+	{name: "device", def: "ref", commands: []string{"run", "logits"}, arg: "D", doc: "what computes: ref, the tensor IR's own evaluator, or host, native code for this CPU"},
+	{name: "numerics", def: "production", commands: []string{"run", "logits", "dump", "compile"}, arg: "N", doc: "production rounds caches to fp8 and fp4 as the model was trained; unrounded keeps bf16"},
 
 	{name: "decode", def: "", commands: []string{"tokenize"}, arg: "IDS", doc: "decode these ids instead of reading text; also @FILE, or F.safetensors:NAME"},
-	{name: "json", def: false, commands: []string{"run", "tokenize", "inspect", "doctor"}, doc: "print one JSON object on one line and nothing else"},
+	{name: "json", def: false, commands: []string{"run", "tokenize", "compile", "inspect", "doctor"}, doc: "print one JSON object on one line and nothing else"},
 
 	{name: "prefix", def: "", commands: []string{"compare"}, arg: "P", doc: "names in B are P + the names in A"},
 	{name: "max-rel", def: -1.0, commands: []string{"compare"}, arg: "X", doc: "exit 4 if a relative Frobenius error is above X"},
@@ -57,7 +58,18 @@ var flagTable = []flagDef{
 
 	{name: "kernel", def: "", commands: []string{"inspect"}, arg: "NAME", doc: "show this kernel only, with its arguments"},
 	{name: "asm", def: false, commands: []string{"inspect"}, doc: "print the instructions of the kernels, by llvm-objdump"},
-	{name: "llvm", def: "", commands: []string{"inspect", "doctor"}, arg: "DIR", doc: "folder of the LLVM programs; if empty: .toolchain/llvm, PATH, then ROCm"},
+	{name: "target", def: "", commands: []string{"compile"}, arg: "T,T2", doc: "targets to compile for: gfx942, gfx950, x86-64-v3, x86-64-v2; if empty: this CPU"},
+	{name: "batch", def: "1,2,4,8,16,32,64,128,256", commands: []string{"compile"}, arg: "B,B2", doc: "numbers of requests that decode and verify steps are compiled for"},
+	{name: "prefill", def: "16,128,512", commands: []string{"compile"}, arg: "T,T2", doc: "numbers of prompt tokens that prefill steps are compiled for"},
+	{name: "max-seq", def: 0, commands: []string{"compile"}, arg: "N", doc: "positions per request; 0: max_position_embeddings, at most 8192"},
+	{name: "speculate", def: 3, commands: []string{"compile"}, arg: "K", doc: "largest number of draft tokens: sizes the rings, and verify and draft steps for 1..K"},
+	{name: "layers", def: 0, commands: []string{"compile"}, arg: "N", doc: "compile the first N layers only; 0: all"},
+	{name: "taps", def: "", commands: []string{"compile"}, arg: "hidden", doc: "also output the residual streams after every layer"},
+	{name: "timings", def: false, commands: []string{"compile"}, doc: "say what passes, codegen, LLVM and link took"},
+	{name: "out", def: "", commands: []string{"compile"}, required: true, arg: "OUT.kiln", short: "o", doc: "bundle to write"},
+
+	{name: "cache-dir", def: "", commands: []string{"run", "logits", "compile", "cache"}, arg: "DIR", doc: "where compiled kernels are kept; if empty: kiln in the user's cache folder"},
+	{name: "llvm", def: "", commands: []string{"run", "logits", "compile", "inspect", "doctor"}, arg: "DIR", doc: "folder of the LLVM programs; if empty: .toolchain/llvm, PATH, then ROCm"},
 }
 
 // envPrefix starts every environment variable of kiln.
@@ -91,15 +103,15 @@ func newFlags(command string, set *pflag.FlagSet) *flags {
 	for _, d := range f.defs {
 		switch v := d.def.(type) {
 		case string:
-			set.String(d.name, v, d.doc)
+			set.StringP(d.name, d.short, v, d.doc)
 		case int:
-			set.Int(d.name, v, d.doc)
+			set.IntP(d.name, d.short, v, d.doc)
 		case uint64:
-			set.Uint64(d.name, v, d.doc)
+			set.Uint64P(d.name, d.short, v, d.doc)
 		case float64:
-			set.Float64(d.name, v, d.doc)
+			set.Float64P(d.name, d.short, v, d.doc)
 		case bool:
-			set.Bool(d.name, v, d.doc)
+			set.BoolP(d.name, d.short, v, d.doc)
 		default:
 			panic(fmt.Sprintf("flag table: --%s has a default of type %T", d.name, v))
 		}

@@ -39,11 +39,13 @@ func runLogits(e *env, f *flags, _ []string) error {
 	if mtp && prefill == len(ids) {
 		return usagef("leave --mtp out", "--mtp needs the id after the last prompt position: give more than %d ids", prefill)
 	}
-	s, place, err := openModel(f, true)
+	progress := newProgress(e)
+	defer progress.clear()
+	s, place, err := openModel(e, f, true, progress)
 	if err != nil {
 		return err
 	}
-	defer s.close()
+	defer func() { s.close() }()
 	if err := checkVocabulary(ids, s.layout.Vocab, "--ids"); err != nil {
 		return err
 	}
@@ -53,7 +55,7 @@ func runLogits(e *env, f *flags, _ []string) error {
 	if len(ids) > s.layout.MaxPositions {
 		return refuse(fmt.Errorf("--ids: %d ids, max_position_embeddings is %d", len(ids), s.layout.MaxPositions), "")
 	}
-	seq, err := place(len(ids))
+	seq, err := place(prefill, len(ids), mtp)
 	if err != nil {
 		return err
 	}

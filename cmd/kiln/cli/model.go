@@ -1,9 +1,11 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/kiln-project/kiln/ir"
@@ -19,18 +21,8 @@ func graphs(dir string, o dsv4.Options) (*dsv4.Config, *passes.Module, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	m := &passes.Module{}
-	for _, entry := range dsv4.Entries {
-		if entry == dsv4.Draft && c.NextN == 0 {
-			continue
-		}
-		g, err := dsv4.Build(c, entry, o)
-		if err != nil {
-			return nil, nil, err
-		}
-		m.Entries = append(m.Entries, g)
-	}
-	return c, m, passes.Run(m)
+	m, err := entriesOf(c, o)
+	return c, m, err
 }
 
 // loadConfig tells a missing file (failed) from a model that is not supported
@@ -64,11 +56,16 @@ type session struct {
 	close  func() error
 }
 
-// openModel binds a model's weights on the device that --device names.
-func openModel(f *flags, taps bool) (*session, func(positions int) (*engine.Seq, error), error) {
+// placer makes the pools for one request: its prompt, all its positions, and
+// whether the MTP block runs beside it.
+type placer func(prompt, positions int, draft bool) (*engine.Seq, error)
+
+// openModel reads a model's folder for the device that --device names. The
+// placer that it returns makes the session's engine.
+func openModel(e *env, f *flags, taps bool, progress *progress) (*session, placer, error) {
 	device := f.text("device")
-	if device != "ref" {
-		return nil, nil, refuse(fmt.Errorf("%s %s: this version has only ref, the tensor IR's own evaluator", f.origins("device"), device), "--device ref")
+	if !slices.Contains(devices, device) {
+		return nil, nil, refuse(fmt.Errorf("%s %s: this version has %s", f.origins("device"), device, strings.Join(devices, " and ")), "--device ref")
 	}
 	o, err := options(f, taps)
 	if err != nil {
@@ -87,14 +84,20 @@ func openModel(f *flags, taps bool) (*session, func(positions int) (*engine.Seq,
 	if err != nil {
 		return nil, nil, err
 	}
-	exec, err := engine.NewRef(m.Entries, m.Pack, engine.CheckpointSource{File: file})
-	if err != nil {
-		file.Close()
-		return nil, nil, err
-	}
-	s := &session{config: c, layout: layout, device: exec.Device(), close: file.Close}
-	// place makes pools for one request of that many positions.
-	place := func(positions int) (*engine.Seq, error) {
+	src := engine.CheckpointSource{File: file}
+	s := &session{config: c, layout: layout, device: device, close: file.Close}
+	place := func(prompt, positions int, draft bool) (*engine.Seq, error) {
+		var exec engine.Executor
+		if device == "host" {
+			h, err := openHost(e, f, m, hostBuckets(layout, prompt, positions, draft), src, progress)
+			if err != nil {
+				return nil, err
+			}
+			s.close = func() error { return errors.Join(h.Close(), file.Close()) }
+			exec = h
+		} else if exec, err = engine.NewRef(m.Entries, m.Pack, src); err != nil {
+			return nil, err
+		}
 		pages := layout.Pages(positions)
 		if s.engine, err = engine.New(exec, layout, 1, pages); err != nil {
 			return nil, err
@@ -103,6 +106,9 @@ func openModel(f *flags, taps bool) (*session, func(positions int) (*engine.Seq,
 	}
 	return s, place, nil
 }
+
+// devices lists what --device takes.
+var devices = []string{"ref", "host"}
 
 // readIDs reads ids that a flag gives as text, @FILE or F.safetensors:NAME.
 func readIDs(f *flags, flag string) ([]int32, error) {

@@ -18,7 +18,7 @@ var prefillBuckets = []int{16, 128, 512}
 
 // newCompiler finds an LLVM and opens the cache.
 func newCompiler(e *env, f *flags) (*codegen.Compiler, func(), error) {
-	tools, err := llvm.Find(e.ctx, llvm.FindOptions{})
+	tools, err := llvm.Find(e.ctx, llvm.FindOptions{Dir: f.text("llvm")})
 	if err != nil {
 		return nil, nil, &codedError{exitFailed, err, "make toolchain, or --device ref, which needs no LLVM"}
 	}
@@ -26,11 +26,11 @@ func newCompiler(e *env, f *flags) (*codegen.Compiler, func(), error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	c := &codegen.Compiler{Tools: tools, LLVM: lc}
-	if dir := f.text("cache-dir"); dir != "" {
-		c.Cache = codegen.OpenCache(dir)
+	dir, err := cacheDir(f)
+	if err != nil {
+		return nil, nil, err
 	}
-	return c, func() { lc.Close() }, nil
+	return &codegen.Compiler{Tools: tools, LLVM: lc, Cache: codegen.OpenCache(dir)}, func() { lc.Close() }, nil
 }
 
 // hostTarget is the best host target that this CPU runs.

@@ -46,11 +46,11 @@ func runRun(e *env, f *flags, _ []string) error {
 	progress := newProgress(e)
 	defer progress.clear()
 	progress.say("loading %s", f.text("model"))
-	s, place, err := openModel(f, false)
+	s, place, err := openModel(e, f, false, progress)
 	if err != nil {
 		return err
 	}
-	defer s.close()
+	defer func() { s.close() }()
 	if tok.VocabSize() > s.layout.Vocab {
 		return refuse(fmt.Errorf("the tokenizer has %d tokens, the model %d", tok.VocabSize(), s.layout.Vocab), "")
 	}
@@ -67,7 +67,7 @@ func runRun(e *env, f *flags, _ []string) error {
 		}
 		return refuse(err, hint)
 	}
-	seq, err := place(len(prompt) + req.MaxNew)
+	seq, err := place(len(prompt), len(prompt)+req.MaxNew, false)
 	if err != nil {
 		return err
 	}
