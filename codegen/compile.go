@@ -8,12 +8,13 @@ import (
 	"time"
 
 	"github.com/kiln-project/kiln/codegen/llvm"
+	"github.com/kiln-project/kiln/codegen/object"
 	"github.com/kiln-project/kiln/codegen/target"
 )
 
 // Version enters every cache key: raise it when equal IR may compile
 // differently.
-const Version = "1"
+const Version = "2"
 
 // Compiled is a unit's code object.
 type Compiled struct {
@@ -68,8 +69,40 @@ func (c *Compiler) Compile(ctx context.Context, u *Unit) (*Compiled, error) {
 	if out.Object, err = c.Tools.Link(ctx, t.Name, objs); err != nil {
 		return nil, err
 	}
+	if t.Kind == target.AMDGPU {
+		if out.Object, err = readBack(out.Object); err != nil {
+			return nil, fmt.Errorf("%s: %w", t.Name, err)
+		}
+	}
 	out.Stats.Link = time.Since(start)
 	return out, c.Cache.put(linkKey, out.Object)
+}
+
+// readBack gives a linked code object its one metadata note and looks for what
+// a loader or the hardware would stumble over.
+func readBack(code []byte) ([]byte, error) {
+	merged, err := object.MergeNotes(code)
+	if err != nil {
+		return nil, err
+	}
+	f, err := object.Read(merged)
+	if err != nil {
+		return nil, err
+	}
+	for _, o := range f.Objects() {
+		if len(o.Problems) > 0 {
+			return nil, fmt.Errorf("the code object has a problem: %s", o.Problems[0])
+		}
+		if len(o.Undefined) > 0 {
+			return nil, fmt.Errorf("undefined symbol %s", o.Undefined[0])
+		}
+		for _, k := range o.Kernels {
+			if hidden := k.HiddenArgs(); len(hidden) > 0 {
+				return nil, fmt.Errorf("kernel %s has hidden argument %s", k.Name, hidden[0].ValueKind)
+			}
+		}
+	}
+	return merged, nil
 }
 
 // objects compiles the kernels, as many at a time as there are cores. The first

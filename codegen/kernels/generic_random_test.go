@@ -459,7 +459,7 @@ func (d *dag) values(g *ir.Graph) map[*ir.Value]*eval.Tensor {
 // Random graphs: every op, fed the evaluator's inputs, is within its limit, and
 // whole graphs give the evaluator's results. All of them are one library.
 func TestRandomGraphs(t *testing.T) {
-	const count, ops = 400, 14
+	const count, ops = 30, 8
 	names := slices.Sorted(maps.Keys(makers))
 	used := map[string]int{}
 	single := newBatch(t)

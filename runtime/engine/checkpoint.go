@@ -45,9 +45,10 @@ func (s CheckpointSource) Weight(name string, t ir.Type) (*eval.Tensor, error) {
 }
 
 func (s CheckpointSource) one(name string, t ir.Type, shape []int) (*eval.Tensor, error) {
-	if _, err := s.File.Lookup(name); err != nil {
+	if !s.File.Has(name) {
 		full := name + ".weight"
 		if !s.File.Has(full) {
+			_, err := s.File.Lookup(name)
 			return nil, fmt.Errorf("%w (and no %q)", err, full)
 		}
 		name = full
