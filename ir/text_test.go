@@ -14,6 +14,14 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the expectations under testdata and docs/ops.md")
 
+// A failed property prints how to repeat it; files in testdata would be taken
+// for cases.
+func init() {
+	if err := flag.Set("rapid.nofailfile", "true"); err != nil {
+		panic(err)
+	}
+}
+
 // The text cases: testdata/KIND/*.txtar holds inputs NAME.kir, each followed by
 // NAME.want with what the kind expects of it. Comments in the archives say why.
 var textKinds = []struct {

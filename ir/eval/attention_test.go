@@ -372,6 +372,9 @@ type attentionCase struct {
 func drawAttention(t *rapid.T) attentionCase {
 	n, h, d := rapid.IntRange(1, 4).Draw(t, "T"), rapid.IntRange(1, 4).Draw(t, "H"), rapid.SampledFrom([]int{1, 8, 33}).Draw(t, "D")
 	c := attentionCase{q: drawNormal(t, ir.BF16, n, h, d), sink: drawNormal(t, ir.F32, h), scale: 1 / math.Sqrt(float64(d))}
+	if rapid.IntRange(0, 3).Draw(t, "far scores") == 0 {
+		c.scale = 100
+	}
 	for range rapid.IntRange(1, 3).Draw(t, "sets") {
 		r := rapid.IntRange(1, 6).Draw(t, "R")
 		c.kv = append(c.kv, drawNormal(t, ir.BF16, r, d))
@@ -470,22 +473,29 @@ func TestAttentionByHand(t *testing.T) {
 	ln3 := float32(math.Log(3))
 	inf := float32(math.Inf(1))
 	kv := bf16s([]float32{4, 0, 8, 0}, 2, 2)
-	q := bf16s([]float32{0, 0}, 1, 1, 2)
 	for _, c := range []struct {
 		what string
+		q    float32 // times the first column
 		sink float32
 		rows []int32
 		want []float64
 	}{
 		// Two equal scores 0 and a sink of e^0: weights 1/3 each.
-		{"sink", 0, []int32{0, 1}, []float64{4, 0}},
+		{"sink", 0, 0, []int32{0, 1}, []float64{4, 0}},
 		// A sink of 3 beside one row: weight 1/4.
-		{"large sink", ln3, []int32{1, -1}, []float64{2, 0}},
-		{"no sink", -inf, []int32{0, 1}, []float64{6, 0}},
-		{"no rows", 0, []int32{-1, -1}, []float64{0, 0}},
-		{"no rows, large sink", 80, []int32{-1, -1}, []float64{0, 0}},
-		{"a row twice", -inf, []int32{1, 1}, []float64{8, 0}},
+		{"large sink", 0, ln3, []int32{1, -1}, []float64{2, 0}},
+		{"no sink", 0, -inf, []int32{0, 1}, []float64{6, 0}},
+		{"no rows", 0, 0, []int32{-1, -1}, []float64{0, 0}},
+		{"no rows, large sink", 0, 80, []int32{-1, -1}, []float64{0, 0}},
+		{"a row twice", 0, -inf, []int32{1, 1}, []float64{8, 0}},
+		// Scores -1000 and -2000: their maximum counts, not that of a missing row.
+		{"low scores", -250, -inf, []int32{0, -1}, []float64{4, 0}},
+		{"one low score less low", -250, -inf, []int32{0, 1}, []float64{4, 0}},
+		{"high scores", 250, 0, []int32{0, 1}, []float64{8, 0}},
+		// A sink beyond all scores takes everything.
+		{"low scores, sink", -250, 0, []int32{0, 1}, []float64{0, 0}},
 	} {
+		q := bf16s([]float32{c.q, 0}, 1, 1, 2)
 		got := apply1(t, "sparse_attention", ir.A("scale", 1.0), q, f32s([]float32{c.sink}, 1), kv, i32s(c.rows, 1, 2))
 		wantFloats(t, c.what, got, c.want)
 	}

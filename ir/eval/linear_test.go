@@ -70,6 +70,11 @@ func blockLinearProp(t *rapid.T) {
 	n := rapid.SampledFrom([]int{1, 3, 5, 127, 129, 131}).Draw(t, "N")
 	k := rapid.SampledFrom([]int{128, 256}).Draw(t, "K")
 	x := drawNormal(t, ir.BF16, m, k)
+	if tiny := rapid.IntRange(0, 2).Draw(t, "tiny blocks"); tiny > 0 { // below the floor of the scale, or 0
+		for i := range x.F[:128] {
+			x.F[i] *= float32(tiny-1) * 0x1p-20
+		}
+	}
 	w := drawWeight(t, drawRand(t), n, k)
 	got := apply1(t, "block_linear", nil, x, w)
 	wantShape(t, "block_linear", got, ir.BF16, m, n)

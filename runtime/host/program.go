@@ -106,16 +106,39 @@ func NewState(p *plan.Plan) (*State, error) {
 	s := &State{pools: map[string]stored{}}
 	for _, t := range p.States {
 		typ, err := parseType(t.Type)
+		if err == nil {
+			err = s.add(t.Name, typ)
+		}
 		if err != nil {
 			return nil, fmt.Errorf("state %s: %w", t.Name, err)
 		}
-		m, err := allocate(t.Data.Bytes)
-		if err != nil {
-			return nil, fmt.Errorf("state %s: %w", t.Name, err)
-		}
-		s.pools[t.Name] = stored{typ: typ, parts: [2]memory{m}}
 	}
 	return s, nil
+}
+
+// NewStateOf makes zeroed pools for a graph's states with their symbols bound.
+func NewStateOf(states []*ir.Value, bind map[string]ir.Dim) (*State, error) {
+	s := &State{pools: map[string]stored{}}
+	for _, v := range states {
+		dims := make([]ir.Dim, v.Type.Rank())
+		for i, d := range v.Type.Dims {
+			dims[i] = d.Subst(bind)
+		}
+		if err := s.add(v.Name, v.Type.With(dims...)); err != nil {
+			return nil, fmt.Errorf("state %s: %w", v, err)
+		}
+	}
+	return s, nil
+}
+
+func (s *State) add(name string, t ir.Type) error {
+	n, ok := t.Size()
+	if !ok {
+		return fmt.Errorf("%s is not bound", t)
+	}
+	m, err := allocate((int64(n)*int64(t.DType.Bits()) + 7) / 8)
+	s.pools[name] = stored{typ: t, parts: [2]memory{m}}
+	return err
 }
 
 // Close frees the pools.
