@@ -18,7 +18,7 @@ const Version = "2"
 
 // Compiled is a unit's code object.
 type Compiled struct {
-	Object []byte // a shared object for the host, an HSA code object for an AMD GPU
+	Object []byte // a shared object for the host, an HSA code object for an AMD GPU; empty without kernels
 	Stats  Stats
 }
 
@@ -48,6 +48,9 @@ const optPasses = "default<O3>"
 func (c *Compiler) Compile(ctx context.Context, u *Unit) (*Compiled, error) {
 	t := u.Target
 	out := &Compiled{Stats: Stats{Kernels: len(u.Kernels)}}
+	if len(u.Kernels) == 0 { // a graph that only passes its inputs on
+		return out, nil
+	}
 	keys := make([]string, len(u.Kernels))
 	all := []string{"link", Version, c.Tools.ID(), t.Name}
 	for i, k := range u.Kernels {

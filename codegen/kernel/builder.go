@@ -197,6 +197,7 @@ func (k *K) UniformVar(init V) *Var { return k.newVar(init, true) }
 func (k *K) newVar(init V, uniform bool) *Var {
 	if uniform && !init.uniform {
 		k.fail("a uniform variable starts with a varying value")
+		init = k.zero(init.t)
 	}
 	x := &Var{k: k, t: init.t, uniform: uniform, slot: k.alloca(k.typeOf(init.t, uniform))}
 	k.b.NewStore(k.shaped(init, uniform), x.slot)

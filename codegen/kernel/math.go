@@ -65,19 +65,22 @@ func (k *K) polynomial(x V, c ...float64) V {
 // zero, NaN stays NaN.
 func (k *K) Exp(x V) V {
 	n := k.RoundEven(k.Mul(x, k.Float(math.Log2E)))
-	n = k.Min(k.Max(n, k.Float(-126)), k.Float(127)) // keeps the shift in range
+	n = k.Min(k.Max(n, k.Float(-126)), k.Float(128)) // keeps the shifts in range
 	// ln2 in two parts: the first has few bits, so n*hi is exact.
 	const hi, lo = 0.693359375, -2.12194440054690583e-4
 	r := k.Sub(k.Sub(x, k.Mul(n, k.Float(hi))), k.Mul(n, k.Float(lo)))
-	p := k.polynomial(r, 1, 1, 0.5, 1.0/6, 1.0/24, 1.0/120, 1.0/720)
-	scale := k.Bits(k.Shl(k.Add(k.Convert(n, I32), k.Int32(127)), k.Int32(23)))
-	y := k.Mul(p, scale)
+	p := k.polynomial(r, 1, 1, 0.5, 1.0/6, 1.0/24, 1.0/120, 1.0/720, 1.0/5040)
+	// 2^n in two halves: for the largest results it is no f32.
+	whole := k.Convert(n, I32)
+	half := k.AShr(whole, k.Int32(1))
+	power := func(n V) V { return k.Bits(k.Shl(k.Add(n, k.Int32(127)), k.Int32(23))) }
+	y := k.Mul(k.Mul(p, power(half)), power(k.Sub(whole, half)))
 	y = k.Select(k.Cmp(LT, x, k.Float(-87.3365447)), k.Float(0), y)
 	y = k.Select(k.Cmp(GT, x, k.Float(88.7228391)), k.Float(math.Inf(1)), y)
 	return k.Select(k.Cmp(NE, x, x), x, y)
 }
 
-// Sigmoid is 1/(1+e^-x) in f32.
+// Sigmoid is 1/(1+e^-x) in f32, within 3 ulp.
 func (k *K) Sigmoid(x V) V {
 	one := k.Float(1)
 	return k.Div(one, k.Add(one, k.Exp(k.Sub(k.Float(0), x))))

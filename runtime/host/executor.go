@@ -80,6 +80,9 @@ func (x *Executor) Fit(entry string, s engine.Shape) (engine.Shape, error) {
 	best := engine.Shape{}
 	for _, p := range x.plans {
 		q := shapeOf(p)
+		if symbol(p, "P") == 0 { // the entry has no page table
+			q.P = s.P
+		}
 		if p.Entry != entry || q.T < s.T || q.B < s.B || q.O < s.O || q.P < s.P {
 			continue
 		}

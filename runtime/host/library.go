@@ -13,9 +13,13 @@ type Library struct {
 	kernels map[string]uintptr
 }
 
-// OpenLibrary loads a shared object from memory. The file it needs for dlopen
+// OpenLibrary loads a shared object from memory; empty is a library without
+// kernels. The file it needs for dlopen
 // is gone when OpenLibrary returns.
 func OpenLibrary(so []byte) (*Library, error) {
+	if len(so) == 0 {
+		return &Library{kernels: map[string]uintptr{}}, nil
+	}
 	f, err := os.CreateTemp("", "kiln-*.so")
 	if err != nil {
 		return nil, err
@@ -36,11 +40,19 @@ func OpenLibrary(so []byte) (*Library, error) {
 }
 
 // Close unloads the library; its kernels must not run afterwards.
-func (l *Library) Close() error { return purego.Dlclose(l.handle) }
+func (l *Library) Close() error {
+	if l.handle == 0 {
+		return nil
+	}
+	return purego.Dlclose(l.handle)
+}
 
 func (l *Library) kernel(symbol string) (uintptr, error) {
 	if f, ok := l.kernels[symbol]; ok {
 		return f, nil
+	}
+	if l.handle == 0 {
+		return 0, fmt.Errorf("kernel %s: the library is empty", symbol)
 	}
 	f, err := purego.Dlsym(l.handle, symbol)
 	if err != nil {

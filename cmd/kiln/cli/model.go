@@ -72,7 +72,18 @@ func openModel(e *env, f *flags, taps bool, progress *progress) (*session, place
 		return nil, nil, err
 	}
 	dir := f.text("model")
-	c, m, err := graphs(dir, o)
+	c, err := loadConfig(dir)
+	if err != nil {
+		return nil, nil, err
+	}
+	var compiled *compiledModel
+	if path := f.text("bundle"); path != "" {
+		if compiled, err = openBundle(f, path, c, &o); err != nil {
+			return nil, nil, err
+		}
+		device = "host"
+	}
+	m, err := entriesOf(c, o)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -87,6 +98,17 @@ func openModel(e *env, f *flags, taps bool, progress *progress) (*session, place
 	src := engine.CheckpointSource{File: file}
 	s := &session{config: c, layout: layout, device: device, close: file.Close}
 	place := func(prompt, positions int, draft bool) (*engine.Seq, error) {
+		if compiled != nil {
+			h, err := compiled.executor(m, src, positions)
+			if err != nil {
+				return nil, err
+			}
+			s.close = func() error { return errors.Join(h.Close(), file.Close()) }
+			if s.engine, err = engine.New(h, layout, compiled.rings, compiled.rings*compiled.pages); err != nil {
+				return nil, err
+			}
+			return s.engine.NewSeq(0, compiled.pages)
+		}
 		var exec engine.Executor
 		if device == "host" {
 			h, err := openHost(e, f, m, hostBuckets(layout, prompt, positions, draft), src, progress)

@@ -1,0 +1,92 @@
+package cli
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+
+	"github.com/kiln-project/kiln/codegen/bundle"
+	"github.com/kiln-project/kiln/models/dsv4"
+	"github.com/kiln-project/kiln/passes"
+	"github.com/kiln-project/kiln/runtime/engine"
+	"github.com/kiln-project/kiln/runtime/host"
+)
+
+// compiledModel is a bundle's code for this machine.
+type compiledModel struct {
+	path         string
+	maxSeq       int
+	rings, pages int // pool sizes that the plans were compiled for
+	code         *bundle.Code
+}
+
+// openBundle reads a bundle for this CPU and sets the options that it was
+// compiled with. What the command line or the model's folder says otherwise is
+// refused, naming it.
+func openBundle(f *flags, path string, c *dsv4.Config, o *dsv4.Options) (*compiledModel, error) {
+	b, err := bundle.ReadManifest(path)
+	if err != nil {
+		return nil, err
+	}
+	set := b.Manifest.Settings
+	differs := func(what string, have, want any) error {
+		return refuse(fmt.Errorf("%s was compiled with %s %v, not %v", path, what, have, want), "kiln compile --model "+f.text("model")+" -o "+path)
+	}
+	if f.given("device") && f.text("device") != "host" {
+		return nil, refuse(fmt.Errorf("--bundle runs on host, --device says %s", f.text("device")), "leave --device out")
+	}
+	if f.given("numerics") && f.text("numerics") != set.Numerics {
+		return nil, differs("numerics", set.Numerics, f.text("numerics"))
+	}
+	if o.Taps && !set.Taps {
+		return nil, differs("taps", "none", "hidden")
+	}
+	compiled, err := dsv4.ParseConfig(b.Config, path+"/config.json")
+	if err != nil {
+		return nil, refuse(err, "")
+	}
+	if !reflect.DeepEqual(compiled, c) {
+		return nil, differs("another config.json than", path+"/config.json", f.text("model")+"/config.json")
+	}
+	if err := applyLimits(c, &set); err != nil {
+		return nil, err
+	}
+	o.Numerics, o.Taps, o.MaxDraft = dsv4.Numerics(set.Numerics), set.Taps, set.Speculate
+	t, err := hostTarget()
+	if err != nil {
+		return nil, err
+	}
+	if !slices.Contains(b.Manifest.Targets, t.Name) {
+		return nil, refuse(fmt.Errorf("%s was compiled for %v, this CPU is %s", path, b.Manifest.Targets, t.Name), "kiln compile --target "+t.Name)
+	}
+	code, err := b.ReadCode(path, t.Name)
+	if err != nil {
+		return nil, err
+	}
+	m := &compiledModel{path: path, maxSeq: set.MaxSeq, code: code, pages: 1}
+	for _, b := range code.Plans[0].Binding {
+		switch b.Symbol {
+		case "R":
+			m.rings = b.Value
+		case "P":
+			m.pages = b.Value
+		}
+	}
+	return m, nil
+}
+
+// executor binds the weights of one request of that many positions.
+func (m *compiledModel) executor(mod *passes.Module, src engine.CheckpointSource, positions int) (*host.Executor, error) {
+	if positions > m.maxSeq {
+		return nil, refuse(fmt.Errorf("%s was compiled for %d positions (--max-seq), the request needs %d", m.path, m.maxSeq, positions), "")
+	}
+	weights, err := engine.BindPack(mod.Pack, src)
+	if err != nil {
+		return nil, err
+	}
+	lib, err := host.OpenLibrary(m.code.Object)
+	if err != nil {
+		return nil, err
+	}
+	return host.NewExecutor(lib, m.code.Plans, weights)
+}
