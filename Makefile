@@ -4,6 +4,7 @@
 # make run
 PROMPT = func (b *Buffer) $(empty)
 N      = 96
+DEVICE = ref
 
 # make bench
 BENCH = .
@@ -21,15 +22,15 @@ FUZZTIME = 30s
 
 help: ## show this text
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | while IFS="$$(printf '\t')" read -r name text; do printf '  %-10s  %s\n' "$$name" "$$text"; done
-	@printf '\nvariables: PROMPT, N (run), FUZZTIME (fuzz), BENCH, PKGS (bench), TOOLCHAIN (none: no LLVM)\n'
+	@printf '\nvariables: PROMPT, N, DEVICE (run; ref or host), FUZZTIME (fuzz), BENCH, PKGS (bench), TOOLCHAIN (none: no LLVM)\n'
 
 build: ## build bin/kiln
 	go build -trimpath -o bin/kiln ./cmd/kiln
 
 # The prompt travels in a shell variable so that quotes in it stay text.
 run: export PROMPT := $(PROMPT)
-run: toolchain build ## complete PROMPT with the tiny checkpoint, N new tokens
-	bin/kiln run --model testdata/tiny-dsv4 --prompt "$$PROMPT" --max-new-tokens $(N)
+run: $(if $(filter host,$(DEVICE)),toolchain) build ## complete PROMPT with the tiny checkpoint, N new tokens, on DEVICE
+	bin/kiln run --model testdata/tiny-dsv4 --prompt "$$PROMPT" --max-new-tokens $(N) --device $(DEVICE)
 
 test: toolchain ## all tests, then every fuzz target for a few seconds
 	go test -timeout 10m ./...

@@ -398,10 +398,10 @@ func TestDimOutOfRange(t *testing.T) {
 			}
 			return x
 		}(),
-		"one product of a sum": func() Dim { // -2^61 A^4 twice, then (2^62+2^31) A^4
-			a2 := a.Mul(a)
-			x := a.Mul(Int(-1 << 31)).Add(a2.Mul(Int(-1 << 31))).Add(a2.Mul(a).Mul(Int(1<<31 + 1)))
-			y := a.Mul(Int(1 << 31)).Add(a2.Mul(Int(1 << 30))).Add(a2.Mul(a).Mul(Int(1 << 30)))
+		"one product of a sum": func() Dim { // ABCD: -2^61, -2^61 and 2^62+2^31, which fits in the end
+			ab, cd := a.Mul(Sym("B")), Sym("C").Mul(Sym("D"))
+			x := a.Mul(Int(-1 << 31)).Add(ab.Mul(Int(-1 << 31))).Add(ab.Mul(Sym("C")).Mul(Int(1<<31 + 1)))
+			y := cd.Mul(Sym("B")).Mul(Int(1 << 30)).Add(cd.Mul(Int(1 << 30))).Add(Sym("D").Mul(Int(1 << 31)))
 			return x.Mul(y)
 		}(),
 		"zero divisor":     a.Div(0),

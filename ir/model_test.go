@@ -54,7 +54,8 @@ func TestModelGraphs(t *testing.T) {
 			for j, s := range g.Syms {
 				values[s] = 2 + j
 			}
-			e, err := ir.Expand(reread(t, g))
+			g = reread(t, g)
+			e, err := ir.Expand(g)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -63,7 +64,7 @@ func TestModelGraphs(t *testing.T) {
 					t.Fatalf("%s is left", op.Def.Name)
 				}
 			}
-			b, err := ir.Bind(reread(t, g), values)
+			b, err := ir.Bind(g, values)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -248,9 +248,10 @@ func decomposeAttention(b *Builder, o *Op) []*Value {
 	s := b.Bin("mul", b.Dot(q, kv, F32), b.F(o.Float("scale"))) // [T,H,L]
 	top := b.Op1("reduce_max", Attrs{{"axis", 2}}, b.Select(valid, s, b.F(math.Inf(-1))))
 	e := b.Select(valid, b.Un("exp", b.Bin("sub", s, top)), b.F(0))
-	// Without rows top is -inf, the sink's share is exp(+inf), and e/den is 0.
+	// Without rows top is -inf and den +inf or NaN: the select gives zeros.
 	den := b.Bin("add", b.Sum(e, 2, F32), b.Un("exp", b.Bin("sub", b.Reshape(sink, Int(1), h, Int(1)), top)))
-	return []*Value{b.Dot(b.Bin("div", e, den), b.Transpose(kv, 0, 2, 1), BF16)}
+	p := b.Select(valid, b.Bin("div", e, den), b.F(0))
+	return []*Value{b.Dot(p, b.Transpose(kv, 0, 2, 1), BF16)}
 }
 
 // powHalf is n^-0.5 as the reference computes it: in float64, then f32.

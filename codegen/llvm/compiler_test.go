@@ -92,15 +92,18 @@ func amd(name, ir string) Job {
 
 const emptyKernel = "define amdgpu_kernel void @empty() {\n  ret void\n}\n"
 
-// mfma950 uses an instruction that gfx950 has and gfx942 has not.
-const mfma950 = `declare <4 x float> @llvm.amdgcn.mfma.f32.16x16x32.bf16(<8 x bfloat>, <8 x bfloat>, <4 x float>, i32, i32, i32)
+// unselectable is a job that LLVM dies of: it asks a GPU for a matrix instruction
+// that only later ones have.
+func unselectable(name string) Job {
+	return Job{Name: name, Triple: AMDGPU, CPU: "gfx906", IR: []byte(`declare <4 x float> @llvm.amdgcn.mfma.f32.16x16x16bf16.1k(<4 x i16>, <4 x i16>, <4 x float>, i32, i32, i32)
 define amdgpu_kernel void @f(ptr addrspace(1) %p) {
-  %a = load <8 x bfloat>, ptr addrspace(1) %p
-  %r = call <4 x float> @llvm.amdgcn.mfma.f32.16x16x32.bf16(<8 x bfloat> %a, <8 x bfloat> %a, <4 x float> zeroinitializer, i32 0, i32 0, i32 0)
+  %a = load <4 x i16>, ptr addrspace(1) %p
+  %r = call <4 x float> @llvm.amdgcn.mfma.f32.16x16x16bf16.1k(<4 x i16> %a, <4 x i16> %a, <4 x float> zeroinitializer, i32 0, i32 0, i32 0)
   store <4 x float> %r, ptr addrspace(1) %p
   ret void
 }
-`
+`)}
+}
 
 // Both forms give the same object, assembly and diagnostics, with and without opt.
 func TestFormsAgree(t *testing.T) {
@@ -272,9 +275,9 @@ func TestCompileErrors(t *testing.T) {
 			stage: map[Mode]string{Worker: "passes", Programs: "opt"},
 			want:  []string{"pipeline (gfx942)", "unknown pass name 'no-such-pass'"},
 		}, {
-			job:   amd("unselectable", mfma950),
+			job:   unselectable("unselectable"),
 			stage: map[Mode]string{Worker: "worker", Programs: "llc"},
-			want:  []string{"unselectable (gfx942)", "LLVM ERROR: Cannot select: intrinsic %llvm.amdgcn.mfma.f32.16x16x32.bf16"},
+			want:  []string{"unselectable (gfx906)", "LLVM ERROR: Cannot select: intrinsic %llvm.amdgcn.mfma.f32.16x16x16bf16.1k"},
 		}, {
 			job: amd("overflow", `@l = internal addrspace(3) global [200000 x i8] poison
 define amdgpu_kernel void @f(i32 %i) {
@@ -402,7 +405,7 @@ func TestConcurrentJobs(t *testing.T) {
 		wg.Go(func() {
 			job := ir(i)
 			if i%4 == 1 { // with failures among them, which end workers
-				job = amd("bad", mfma950)
+				job = unselectable("bad")
 			}
 			r, err := c.Compile(t.Context(), job)
 			outputs[i], errs[i] = r.Output, err

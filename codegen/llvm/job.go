@@ -22,8 +22,8 @@ const (
 	Asm    Output = "asm" // assembly; for NVPTX that is PTX
 )
 
-// Code object versions, in the units of LLVM's module flag. ROCm has read
-// version 5 since 5.x; version 6 wants a recent one.
+// Code object versions, in the units of LLVM's module flag. The default of LLVM 22
+// is 6, which needs a recent ROCm.
 const (
 	CodeObjectV5 = 500 // ELF ABI version 3; the default
 	CodeObjectV6 = 600 // ELF ABI version 4

@@ -70,6 +70,7 @@ func TestCheckpointSource(t *testing.T) {
 		raw("q.weight", weights.F8E4M3, 3, 5), raw("q.scale", weights.F8E8M0, 2, 3),
 		raw("e.0.w1.weight", weights.I8, 1, 32), raw("e.0.w1.scale", weights.F8E8M0, 1, 2),
 		raw("e.1.w1.weight", weights.I8, 1, 32), raw("e.1.w1.scale", weights.F8E8M0, 1, 2),
+		raw("r.weight", weights.F8E4M3, 2, 1, 3), raw("r.scale", weights.F8E8M0, 2, 1, 2),
 		weights.Float32Tensor("s.0.bias", []int{2}, []float32{1, 2}),
 		weights.Float32Tensor("s.1.bias", []int{2}, []float32{3, 4}),
 	)
@@ -90,6 +91,7 @@ func TestCheckpointSource(t *testing.T) {
 		{"b", typ(ir.BF16, 2), eval.Tensor{F: []float32{0x1p-125, 0x1.04p-121}}},
 		{"table", typ(ir.I64, 1), eval.Tensor{I: []int64{0x0706050403020100}}},
 		{"q", scaled(ir.F8E4M3, 2, 2, 3, 5), eval.Tensor{Codes: bytes(15), Scales: bytes(6)}},
+		{"r", scaled(ir.F8E4M3, 2, 2, 2, 1, 3), eval.Tensor{Codes: bytes(6), Scales: bytes(4)}},
 		{"e.*.w1", scaled(ir.F4E2M1, 1, 32, 2, 1, 64), eval.Tensor{Codes: slices.Concat(bytes(32), bytes(32)), Scales: slices.Concat(bytes(2), bytes(2))}},
 		{"s.*.bias", typ(ir.F32, 2, 2), eval.Tensor{F: []float32{1, 2, 3, 4}}},
 	} {
