@@ -158,12 +158,9 @@ func (k *K) SinCosD(x V) (sin, cos V) {
 	return sign(negSin, sin), sign(negCos, cos)
 }
 
-// twoOverPi are the first bits of 2/pi = 0.1010..., 64 to a word, behind windowLead zeros.
+// twoOverPi are the first bits of 2/pi = 0.1010..., 64 to a word, behind 10 zeros: 2
+// bits for the quadrant, and 8 because reduceLarge counts exponents from -8.
 var twoOverPi = [4]uint64{0x0028BE60DB939105, 0x4A7F09D5F47D4D37, 0x7036D8A5664F10E4, 0x107F9458EAF7AEF1}
-
-// windowLead: 2 bits for the quadrant, and 8 because the lowest exponent of
-// reduceLarge is -8.
-const windowLead = 10
 
 // reduceLarge gives quadrant and rest of x = q pi/2 + r, |r| <= pi/4, for an f32
 // number of at least 2^16, exact to 2^-60 or so. x is m 2^e with a whole 24-bit

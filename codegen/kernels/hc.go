@@ -32,31 +32,65 @@ func matchStreams(o *ir.Op, _ *target.Target) string { return fewStreams(dims(o.
 // accumulators stay in registers.
 const hcPass = 8
 
+// hcBlock is the number of elements summed in f32 before they join an f64 sum:
+// one f32 sum over all C*D products would miss the op's limit at D = 7168.
+const hcBlock = 512
+
+// blockSum is a varying sum of products.
+type blockSum struct {
+	k     *kernel.K
+	part  *kernel.Var // f32, of this block
+	total *kernel.Var // f64, of the blocks before
+}
+
+func newBlockSum(k *kernel.K) *blockSum {
+	return &blockSum{k, k.Var(k.Float(0)), k.Var(k.Double(0))}
+}
+
+func (s *blockSum) add(x, y kernel.V) { s.part.Set(s.k.FMA(x, y, s.part.Get())) }
+
+func (s *blockSum) endBlock() {
+	s.total.Set(s.k.Add(s.total.Get(), s.k.Convert(s.part.Get(), kernel.F64)))
+	s.part.Set(s.k.Float(0))
+}
+
+// sum adds the lanes.
+func (s *blockSum) sum() kernel.V { return s.k.Sum(s.k.Convert(s.total.Get(), kernel.F32)) }
+
 // hcMixes are the products of one row x [n] with the rows of fn [mixes,n], times
 // 1/rms(x): uniform values.
 func hcMixes(k *kernel.K, x, fn *kernel.Buf, n, mixes int, eps float64) []kernel.V {
 	out := make([]kernel.V, mixes)
-	square := k.Var(k.Float(0))
+	square := newBlockSum(k)
 	for from := 0; from < mixes; from += hcPass {
-		part := min(hcPass, mixes-from)
-		acc := make([]*kernel.Var, part)
+		acc := make([]*blockSum, min(hcPass, mixes-from))
 		for j := range acc {
-			acc[j] = k.Var(k.Float(0))
+			acc[j] = newBlockSum(k)
 		}
-		k.Lanes(k.Int(n), func(i kernel.V) {
-			v := x.Load(i)
+		k.For(k.Int(0), k.Int(n), hcBlock, func(start kernel.V) {
+			left := k.Sub(k.Int(n), start)
+			k.Lanes(k.Select(k.Cmp(kernel.LT, left, k.Int(hcBlock)), left, k.Int(hcBlock)), func(i kernel.V) {
+				i = k.Add(i, start)
+				v := x.Load(i)
+				if from == 0 {
+					square.add(v, v)
+				}
+				for j := range acc {
+					acc[j].add(v, fn.Load(k.Add(i, k.Int((from+j)*n))))
+				}
+			})
 			if from == 0 {
-				square.Set(k.FMA(v, v, square.Get()))
+				square.endBlock()
 			}
 			for j := range acc {
-				acc[j].Set(k.FMA(v, fn.Load(k.Add(i, k.Int((from+j)*n))), acc[j].Get()))
+				acc[j].endBlock()
 			}
 		})
 		for j := range acc {
-			out[from+j] = k.Sum(acc[j].Get())
+			out[from+j] = acc[j].sum()
 		}
 	}
-	r := k.Rsqrt(k.Add(k.Div(k.Sum(square.Get()), k.Float(float64(n))), k.Float(eps)))
+	r := k.Rsqrt(k.Add(k.Div(square.sum(), k.Float(float64(n))), k.Float(eps)))
 	for j := range out {
 		out[j] = k.Mul(out[j], r)
 	}

@@ -341,40 +341,45 @@ func TestWeightsAreTheCheckpoint(t *testing.T) {
 			want[s.Name] = s
 			isFull[s.Name] = true
 		}
-		for _, o := range options(name) {
-			got := tensorsOf(t, build(t, c, dsv4.Prefill, o), isFull)
-			maps.Copy(got, tensorsOf(t, build(t, c, dsv4.Draft, o), isFull))
-			var bad []string
-			for n, s := range want {
-				if g := got[n]; g.Name != s.Name || g.DType != s.DType || !slices.Equal(g.Shape, s.Shape) {
-					bad = append(bad, fmt.Sprintf("%v, the graphs read %v", s, g))
-				}
+		got := tensorsOf(t, build(t, c, dsv4.Prefill, dsv4.DefaultOptions()), isFull)
+		maps.Copy(got, tensorsOf(t, build(t, c, dsv4.Draft, dsv4.DefaultOptions()), isFull))
+		var bad []string
+		for n, s := range want {
+			if g := got[n]; g.Name != s.Name || g.DType != s.DType || !slices.Equal(g.Shape, s.Shape) {
+				bad = append(bad, fmt.Sprintf("%v, the graphs read %v", s, g))
 			}
-			for n, g := range got {
-				if !isFull[n] {
-					bad = append(bad, fmt.Sprintf("%v is in no checkpoint", g))
-				}
+		}
+		for n, g := range got {
+			if !isFull[n] {
+				bad = append(bad, fmt.Sprintf("%v is in no checkpoint", g))
 			}
-			slices.Sort(bad)
-			if len(bad) > 0 {
-				t.Errorf("%s %+v: %d tensors differ, among them\n%s", name, o, len(bad), strings.Join(bad[:min(5, len(bad))], "\n"))
-			}
+		}
+		slices.Sort(bad)
+		if len(bad) > 0 {
+			t.Errorf("%s: %d tensors differ, among them\n%s", name, len(bad), strings.Join(bad[:min(5, len(bad))], "\n"))
 		}
 	}
 }
 
-// One name has one type in all entries: weights and pools are shared.
+// One name has one type in all entries: weights and pools are shared. Weights are
+// the same under all options.
 func TestEntriesShareWeightsAndPools(t *testing.T) {
 	for _, name := range models() {
 		c := config(t, name)
-		for _, o := range options(name) {
-			types := map[string]string{}
+		weights := map[string]string{}
+		for k, o := range options(name) {
+			pools := map[string]string{}
 			names := map[dsv4.Entry][]string{}
 			for _, e := range dsv4.Entries {
 				g := build(t, c, e, o)
 				for _, v := range slices.Concat(g.Weights, g.States) {
-					if old, ok := types[v.String()]; ok && old != v.Type.String() {
-						t.Errorf("%s: %s is %s and %s", name, v, old, v.Type)
+					types := weights
+					if v.Kind == ir.StateValue {
+						types = pools
+					}
+					old, ok := types[v.String()]
+					if ok && old != v.Type.String() || !ok && v.Kind == ir.WeightValue && k > 0 {
+						t.Errorf("%s %+v: %s is %q and %s", name, o, v, old, v.Type)
 					}
 					types[v.String()] = v.Type.String()
 					names[e] = append(names[e], v.String())

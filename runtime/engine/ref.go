@@ -83,7 +83,7 @@ func (r *Ref) graph(entry string) (*ir.Graph, error) {
 // Run implements Executor. Each binding is compiled once.
 func (r *Ref) Run(entry string, bind map[string]int, inputs Tensors, state State) (Tensors, error) {
 	pools, ok := state.(Tensors)
-	if !ok {
+	if !ok && state != nil { // nil: an entry without state
 		return nil, fmt.Errorf("ref: the state was made by another device (%T)", state)
 	}
 	key := entry
