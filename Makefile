@@ -14,7 +14,7 @@ PKGS  = ./...
 # are skipped.
 TOOLCHAIN = .toolchain/llvm
 
-# make fuzz, and the brief round inside make test
+# make fuzz; .ci/run gives each target less
 FUZZTIME = 30s
 
 .DEFAULT_GOAL := help
@@ -32,9 +32,8 @@ run: export PROMPT := $(PROMPT)
 run: $(if $(filter host,$(DEVICE)),toolchain) build ## complete PROMPT with the tiny checkpoint, N new tokens, on DEVICE
 	bin/kiln run --model testdata/tiny-dsv4 --prompt "$$PROMPT" --max-new-tokens $(N) --device $(DEVICE)
 
-test: toolchain ## all tests, then every fuzz target for a few seconds
+test: toolchain ## all tests, the seeds of the fuzz targets included
 	go test -timeout 10m ./...
-	scripts/fuzz.sh 3s
 
 test-long: toolchain ## all tests and those of the build tag "long"
 	go test -tags long -timeout 120m ./...

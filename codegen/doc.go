@@ -1,5 +1,9 @@
-// Package codegen is the home of code generation: the launch plan (plan), the
-// kernel builder and library (kernel, kernels), the targets (target), the LLVM
-// driver (llvm) and the reader of code objects (object). None of them exists
-// yet; models run in the reference evaluator, package ir/eval.
+// Package codegen turns bound graphs into plans and native code: it selects a
+// kernel form for every op (lower.go), lays out memory (memory.go), and compiles
+// and links the kernels (compile.go) through a cache (cache.go).
+//
+// Its subpackages: plan (what a device runs), kernel (the SPMD builder over LLVM
+// IR), kernels (the library of kernel forms), target (the machines), llvm (the
+// driver of LLVM), object (the reader of code objects), bundle (compiled models
+// on disk).
 package codegen

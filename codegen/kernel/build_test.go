@@ -1,9 +1,11 @@
 package kernel_test
 
 import (
+	"context"
 	"fmt"
 	"math"
 	"os"
+	"sync"
 	"testing"
 
 	"github.com/kiln-project/kiln/codegen/kernel"
@@ -17,7 +19,36 @@ import (
 
 func TestMain(m *testing.M) {
 	llvm.MaybeServeWorker(os.Args)
-	os.Exit(m.Run())
+	code := m.Run()
+	if shared.llvm != nil {
+		shared.llvm.Close()
+	}
+	os.Exit(code)
+}
+
+// shared is the compiler of all tests.
+var shared struct {
+	once  sync.Once
+	tools *llvm.Toolchain
+	llvm  llvm.Compiler
+	none  error // there is no LLVM
+	err   error
+}
+
+func compiler(t *testing.T) (*llvm.Toolchain, llvm.Compiler) {
+	t.Helper()
+	shared.once.Do(func() {
+		if shared.tools, shared.none = llvm.Find(context.Background(), llvm.FindOptions{}); shared.none == nil {
+			shared.llvm, shared.err = llvm.New(context.Background(), shared.tools, llvm.Options{})
+		}
+	})
+	if shared.none != nil {
+		t.Skipf("this test compiles with LLVM, and there is none: %v", shared.none)
+	}
+	if shared.err != nil {
+		t.Fatal(shared.err)
+	}
+	return shared.tools, shared.llvm
 }
 
 // hosts are the targets whose code this machine runs.
@@ -38,20 +69,6 @@ func elementwise(n int, f func(k *kernel.K, x kernel.V) kernel.V) func(*kernel.K
 	return func(k *kernel.K, in []*kernel.Buf, out *kernel.Buf) {
 		k.Lanes(k.Int(n), func(i kernel.V) { out.Store(i, f(k, in[0].Load(i))) })
 	}
-}
-
-func compiler(t *testing.T) (*llvm.Toolchain, llvm.Compiler) {
-	t.Helper()
-	tc, err := llvm.Find(t.Context(), llvm.FindOptions{})
-	if err != nil {
-		t.Skipf("this test compiles with LLVM, and there is none: %v", err)
-	}
-	c, err := llvm.New(t.Context(), tc, llvm.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { c.Close() })
-	return tc, c
 }
 
 // run compiles all units as one module for each host and runs them.

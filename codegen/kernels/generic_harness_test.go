@@ -1,19 +1,18 @@
 package kernels_test
 
 import (
-	"bytes"
+	"context"
 	"fmt"
 	"math"
 	"math/rand/v2"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"runtime"
 	"strings"
 	"sync"
 	"testing"
 
 	"github.com/kiln-project/kiln/codegen"
+	"github.com/kiln-project/kiln/codegen/llvm"
 	"github.com/kiln-project/kiln/codegen/plan"
 	"github.com/kiln-project/kiln/codegen/target"
 	"github.com/kiln-project/kiln/ir"
@@ -41,74 +40,70 @@ func mergedIR(ks []*codegen.Kernel) string {
 	return b.String()
 }
 
-// llvmRun compiles IR text with opt and llc.
-func llvmRun(bin, text string, tg *target.Target, llc ...string) ([]byte, error) {
-	pipe := func(in []byte, name string, args ...string) ([]byte, error) {
-		cmd := exec.Command(filepath.Join(bin, name), args...)
-		var out, notes bytes.Buffer
-		cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(in), &out, &notes
-		if err := cmd.Run(); err != nil {
-			return nil, fmt.Errorf("%s: %w\n%s", name, err, notes.Bytes())
-		}
-		return out.Bytes(), nil
+func TestMain(m *testing.M) {
+	llvm.MaybeServeWorker(os.Args)
+	code := m.Run()
+	if shared.llvm != nil {
+		shared.llvm.Close()
 	}
-	cpu := "-mcpu=" + tg.CPU
-	bc, err := pipe([]byte(text), "opt", "-passes=default<O3>", cpu)
-	if err != nil {
-		return nil, err
-	}
-	return pipe(bc, "llc", append([]string{"-O3", cpu}, llc...)...)
+	os.Exit(code)
 }
 
-// buildHost compiles a unit for the host, as many modules at a time as there are
-// cores, and loads it.
-func buildHost(t testing.TB, u *codegen.Unit) *host.Library {
+// shared is the compiler of all tests.
+var shared struct {
+	once  sync.Once
+	tools *llvm.Toolchain
+	llvm  llvm.Compiler
+	none  error // there is no LLVM
+	err   error
+}
+
+func compiler(t testing.TB) (*llvm.Toolchain, llvm.Compiler) {
 	t.Helper()
-	bin, err := filepath.Abs("../../.toolchain/llvm/bin")
-	if err != nil {
-		t.Fatal(err)
+	shared.once.Do(func() {
+		if shared.tools, shared.none = llvm.Find(context.Background(), llvm.FindOptions{}); shared.none == nil {
+			shared.llvm, shared.err = llvm.New(context.Background(), shared.tools, llvm.Options{})
+		}
+	})
+	if shared.none != nil {
+		t.Skipf("this test compiles with LLVM, and there is none: %v", shared.none)
 	}
-	if _, err := os.Stat(filepath.Join(bin, "llc")); err != nil {
-		t.Skip("no LLVM: run make toolchain")
+	if shared.err != nil {
+		t.Fatal(shared.err)
 	}
-	dir := t.TempDir()
-	n := min(runtime.GOMAXPROCS(0), len(u.Kernels))
+	return shared.tools, shared.llvm
+}
+
+// compileMerged compiles kernels as some modules, as many as there are cores, and
+// returns each one's result with its kernels.
+func compileMerged(t testing.TB, ks []*codegen.Kernel, tg *target.Target, out llvm.Output) (results [][]byte, parts [][]*codegen.Kernel) {
+	t.Helper()
+	_, c := compiler(t)
+	n := min(runtime.GOMAXPROCS(0), len(ks))
+	results, parts = make([][]byte, n), make([][]*codegen.Kernel, n)
 	errs := make([]error, n)
-	args := []string{"-shared", "-o", filepath.Join(dir, "k.so")}
 	var wg sync.WaitGroup
 	for i := range n {
-		var part []*codegen.Kernel
-		for j := i; j < len(u.Kernels); j += n {
-			part = append(part, u.Kernels[j])
+		for j := i; j < len(ks); j += n {
+			parts[i] = append(parts[i], ks[j])
 		}
-		file := filepath.Join(dir, fmt.Sprintf("%d.o", i))
-		args = append(args, file)
 		wg.Go(func() {
-			var obj []byte
-			obj, errs[i] = llvmRun(bin, mergedIR(part), u.Target, "-relocation-model=pic", "-filetype=obj")
-			if errs[i] == nil {
-				errs[i] = os.WriteFile(file, obj, 0o600)
+			job := llvm.Job{
+				Name: fmt.Sprintf("part%d", i), IR: []byte(mergedIR(parts[i])), Triple: tg.Triple, CPU: tg.CPU, Features: tg.Features,
+				OptPasses: "default<O3>", PIC: tg.Kind == target.Host, Output: out,
 			}
+			var r llvm.Result
+			r, errs[i] = c.Compile(context.Background(), job)
+			results[i] = r.Output
 		})
 	}
 	wg.Wait()
 	for _, err := range errs {
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("%s: %v", tg.Name, err)
 		}
 	}
-	if out, err := exec.Command(filepath.Join(bin, "ld.lld"), args...).CombinedOutput(); err != nil {
-		t.Fatalf("ld.lld: %v\n%s", err, out)
-	}
-	so, err := os.ReadFile(filepath.Join(dir, "k.so"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	lib, err := host.OpenLibrary(so)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return lib
+	return results, parts
 }
 
 func mustTarget(t testing.TB, name string) *target.Target {
@@ -118,6 +113,22 @@ func mustTarget(t testing.TB, name string) *target.Target {
 		t.Fatal(err)
 	}
 	return tg
+}
+
+// buildHost compiles a unit for the host and loads it.
+func buildHost(t testing.TB, u *codegen.Unit) *host.Library {
+	t.Helper()
+	tools, _ := compiler(t)
+	objs, _ := compileMerged(t, u.Kernels, u.Target, llvm.Object)
+	so, err := tools.Link(context.Background(), "kernels", objs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lib, err := host.OpenLibrary(so)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return lib
 }
 
 // batch is a graph of many ops, compiled and run at once.

@@ -91,6 +91,25 @@ func TestDot(t *testing.T) {
 	c.run()
 }
 
+// A sum is rounded once: here f32 would lose what decides a tie of the narrow
+// format.
+func TestSumsRoundOnce(t *testing.T) {
+	c := newBatch(t)
+	for _, n := range []int{3, 9, 300} {
+		x, ones := blank(t, ir.T(ir.F32, ir.Int(2), ir.Int(n))), blank(t, ir.T(ir.F32, ir.Int(1), ir.Int(n)))
+		copy(x.F, []float32{1, 0x1p-8, 0x1p-40})
+		copy(x.F[n:], []float32{1, 0x1p-11, 0x1p-40})
+		for i := range ones.F {
+			ones.F[i] = 1
+		}
+		for _, to := range []ir.DType{ir.BF16, ir.F16} {
+			c.op("reduce_sum", ir.A("axis", 1, "to", to), exact, x)
+			c.op("dot", ir.A("to", to), exact, x, ones)
+		}
+	}
+	c.run()
+}
+
 // A row's bits are the same whatever rows stand beside it, for every op that
 // sums.
 func TestSumsAreRowInvariant(t *testing.T) {

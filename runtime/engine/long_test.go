@@ -3,20 +3,23 @@
 package engine
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
 	"github.com/kiln-project/kiln/models/dsv4"
 )
 
-// A long prompt token by token, and the decode entry over all of it.
+// A long prompt token by token and in chunks of 32, and the decode entry over all of it.
 func TestLongPromptOneByOne(t *testing.T) {
 	for _, numerics := range []dsv4.Numerics{dsv4.Production, dsv4.Unrounded} {
 		m := tiny(t, numerics)
 		ids := goldenIDs(t, "long")
 		const n = 300
 		whole := feedAll(t, m, ids, n, n)
-		whole.same(t, string(numerics)+": chunks of 1", feedAll(t, m, ids, n, 1))
+		for _, chunk := range []int{1, 32} {
+			whole.same(t, fmt.Sprintf("%s: chunks of %d", numerics, chunk), feedAll(t, m, ids, n, chunk))
+		}
 		e, s := m.one(t)
 		for s.Len < n {
 			f, next := all(s, ids, 1)
