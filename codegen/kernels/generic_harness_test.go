@@ -147,6 +147,7 @@ type limit struct {
 	ulps  float64 // of elements that are not equal
 	worst *float64
 	share float64 // of elements that may differ at all
+	abs   float64 // elements this close count as equal
 }
 
 var exact = limit{}
@@ -326,6 +327,9 @@ func (l limit) compare(want, got *eval.Tensor) string {
 	for i, w := range want.F {
 		g := got.F[i]
 		if math.Float32bits(w) == math.Float32bits(g) || w != w && g != g {
+			continue
+		}
+		if math.Abs(float64(w)-float64(g)) <= l.abs {
 			continue
 		}
 		diff++
