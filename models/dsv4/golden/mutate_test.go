@@ -80,16 +80,24 @@ type rewriter func(b *ir.Builder, op *ir.Op, args []*ir.Value) []*ir.Value
 // rewrite changes every graph that reaches the executor.
 func rewrite(f rewriter) func(*testing.T) Maker { return rewriteGraph("", f) }
 
-// rewriteGraph changes the graphs of one name; "" is every name.
+// rewriteGraph changes the graphs of one name; "" is every name. The pack graph
+// is changed with them, unless it packs for another entry too.
 func rewriteGraph(name string, f rewriter) func(*testing.T) Maker {
 	return func(*testing.T) Maker {
 		return func(entries []*ir.Graph, pack *ir.Graph, w eval.WeightSource) (engine.Executor, error) {
+			alone := true
+			var err error
 			for i, g := range entries {
 				if name != "" && g.Name != name {
+					alone = false
 					continue
 				}
-				var err error
 				if entries[i], err = rewritten(g, f); err != nil {
+					return nil, err
+				}
+			}
+			if alone && pack != nil {
+				if pack, err = rewritten(pack, f); err != nil {
 					return nil, err
 				}
 			}

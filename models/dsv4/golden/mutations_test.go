@@ -45,7 +45,7 @@ var mutations = []mutation{
 	{
 		rule: "YaRN / compressed theta on r = 0 layers (or MTP)", how: "the MTP block takes the YaRN plan", numerics: dsv4.Unrounded,
 		checks: []string{"local/short/mtp"},
-		breaks: rewriteGraph(string(dsv4.Draft), only("freqs_cis", yarnEverywhere)),
+		breaks: rewriteGraph(string(dsv4.Draft), only("gather_rows", yarnTables)),
 	},
 	{
 		rule: "half-split instead of interleaved rope pairs", how: "dims i and i+32 are a pair", numerics: dsv4.Unrounded,
@@ -344,6 +344,16 @@ func lastColumn(b *ir.Builder, x *ir.Value) *ir.Value {
 func fp8(b *ir.Builder, x *ir.Value) *ir.Value {
 	k, _ := x.Type.Dims[x.Type.Rank()-1].Const()
 	return b.Op1("fake_quant", ir.A("to", ir.F8E4M3, "block", 128, "floor", 1e-4, "dims", k), x)
+}
+
+// yarnTables reads the YaRN plan's packed tables, which stand second in the pack,
+// in place of the plain plan's.
+func yarnTables(b *ir.Builder, op *ir.Op, args []*ir.Value) []*ir.Value {
+	w := args[0]
+	if w.Kind != ir.WeightValue || !strings.HasPrefix(w.Name, "packed.freqs_cis.") {
+		return nil
+	}
+	return b.Op(op.Def.Name, op.Attrs, b.Weight(w.Name+".1", w.Type), args[1])
 }
 
 func yarnEverywhere(b *ir.Builder, op *ir.Op, _ []*ir.Value) []*ir.Value {
