@@ -10,11 +10,16 @@ package bundle
 
 import (
 	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 
 	"github.com/kiln-project/kiln/codegen/plan"
 )
@@ -30,6 +35,8 @@ type Manifest struct {
 	Model    string   `json:"model"` // model_type
 	Settings Settings `json:"settings"`
 	Targets  []string `json:"targets"`
+	// Files holds the SHA-256 of every other file of the bundle, by path.
+	Files map[string]string `json:"files"`
 	// OrderClass names, per entry, the class inside which the bits of a row do not
 	// depend on the bucket.
 	OrderClass map[string]string `json:"order_class"`
@@ -107,7 +114,11 @@ func (b *Bundle) Write(dir string) error {
 }
 
 func (b *Bundle) writeTo(dir string) error {
+	b.Manifest.Files = map[string]string{}
 	put := func(name string, data []byte) error {
+		if name != manifestName {
+			b.Manifest.Files[filepath.ToSlash(name)] = digest(data)
+		}
 		path := filepath.Join(dir, name)
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 			return err
@@ -126,7 +137,7 @@ func (b *Bundle) writeTo(dir string) error {
 		}
 		return put(name, buf.Bytes())
 	}
-	errs := []error{putJSON("manifest.json", b.Manifest, true), put("config.json", b.Config)}
+	errs := []error{put("config.json", b.Config)}
 	if b.Pack != "" {
 		errs = append(errs, put("pack.kir", []byte(b.Pack)))
 	}
@@ -137,27 +148,58 @@ func (b *Bundle) writeTo(dir string) error {
 			errs = append(errs, putJSON(filepath.Join(t, fmt.Sprintf("plan-%03d.json", i)), p, false))
 		}
 	}
+	errs = append(errs, putJSON(manifestName, b.Manifest, true)) // last: it holds the digests
 	return errors.Join(errs...)
+}
+
+const manifestName = "manifest.json"
+
+func digest(data []byte) string {
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:])
+}
+
+// read returns a file whose digest the manifest has.
+func (b *Bundle) read(dir, name string) ([]byte, error) {
+	path := filepath.Join(dir, filepath.FromSlash(name))
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	want, ok := b.Manifest.Files[name]
+	if !ok {
+		return nil, fmt.Errorf("%s: the manifest does not list it", path)
+	}
+	if digest(data) != want {
+		return nil, fmt.Errorf("%s: the content is not what was compiled: compile again", path)
+	}
+	return data, nil
 }
 
 // ReadManifest reads a bundle's manifest and config only.
 func ReadManifest(dir string) (*Bundle, error) {
 	b := &Bundle{Code: map[string]*Code{}}
-	if err := readJSON(filepath.Join(dir, "manifest.json"), &b.Manifest); err != nil {
+	path := filepath.Join(dir, manifestName)
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	if err := decode(path, data, &b.Manifest); err != nil {
 		return nil, err
 	}
 	if b.Manifest.Format != Format {
 		return nil, fmt.Errorf("%s: format %d, this kiln reads %d: compile it again", dir, b.Manifest.Format, Format)
 	}
-	var err error
-	if b.Config, err = os.ReadFile(filepath.Join(dir, "config.json")); err != nil {
+	if b.Config, err = b.read(dir, "config.json"); err != nil {
 		return nil, err
 	}
-	pack, err := os.ReadFile(filepath.Join(dir, "pack.kir"))
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return nil, err
+	if _, packed := b.Manifest.Files["pack.kir"]; packed {
+		pack, err := b.read(dir, "pack.kir")
+		if err != nil {
+			return nil, err
+		}
+		b.Pack = string(pack)
 	}
-	b.Pack = string(pack)
 	return b, nil
 }
 
@@ -171,48 +213,50 @@ func (b *Bundle) ReadCode(dir, target string) (*Code, error) {
 		return nil, fmt.Errorf("%s: compiled for %v, not for %s", dir, b.Manifest.Targets, target)
 	}
 	c := &Code{}
-	sub := filepath.Join(dir, target)
 	var err error
-	if c.Object, err = os.ReadFile(filepath.Join(sub, objectName(target))); err != nil {
+	if c.Object, err = b.read(dir, target+"/"+objectName(target)); err != nil {
 		return nil, err
 	}
-	if err := readJSON(filepath.Join(sub, "kernels.json"), &c.Kernels); err != nil {
-		return nil, err
+	data, err := b.read(dir, target+"/kernels.json")
+	if err == nil {
+		err = decode(target+"/kernels.json", data, &c.Kernels)
 	}
-	paths, err := filepath.Glob(filepath.Join(sub, "plan-*.json")) // sorted
 	if err != nil {
 		return nil, err
 	}
-	for _, path := range paths {
+	for _, name := range slices.Sorted(maps.Keys(b.Manifest.Files)) {
+		if !strings.HasPrefix(name, target+"/plan-") {
+			continue
+		}
+		data, err := b.read(dir, name)
+		if err != nil {
+			return nil, err
+		}
 		p := &plan.Plan{}
-		if err := readJSON(path, p); err != nil {
+		if err := decode(name, data, p); err != nil {
 			return nil, err
 		}
 		if err := p.Check(); err != nil {
-			return nil, fmt.Errorf("%s: %w", path, err)
+			return nil, fmt.Errorf("%s: %w", name, err)
 		}
 		if p.Target != target {
-			return nil, fmt.Errorf("%s: is for %s, not %s", path, p.Target, target)
+			return nil, fmt.Errorf("%s: is for %s, not %s", name, p.Target, target)
 		}
 		c.Plans = append(c.Plans, p)
 	}
 	if len(c.Plans) == 0 {
-		return nil, fmt.Errorf("%s: no plans", sub)
+		return nil, fmt.Errorf("%s: no plans for %s", dir, target)
 	}
 	b.Code[target] = c
 	return c, nil
 }
 
-// readJSON refuses unknown fields and text after the value.
-func readJSON(path string, v any) error {
-	data, err := os.ReadFile(path)
-	if err != nil {
-		return err
-	}
+// decode refuses unknown fields and text after the value.
+func decode(path string, data []byte, v any) error {
 	dec := json.NewDecoder(bytes.NewReader(data))
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(v); err != nil {
-		return fmt.Errorf("%s: %w", path, err)
+		return fmt.Errorf("%s: offset %d: %w", path, dec.InputOffset(), err)
 	}
 	if dec.More() {
 		return fmt.Errorf("%s: text after the value", path)

@@ -23,13 +23,15 @@ func NewExecutor(lib *Library, plans []*plan.Plan, weights eval.WeightSource) (*
 	x := &Executor{d: NewDevice(lib), plans: plans, programs: map[*plan.Plan]*Program{}}
 	for _, p := range plans {
 		err := x.d.BindWeights(p, weights)
+		var g *Program
 		if err == nil {
-			x.programs[p], err = x.d.Load(p)
+			g, err = x.d.Load(p)
 		}
 		if err != nil {
 			x.Close()
 			return nil, err
 		}
+		x.programs[p] = g
 	}
 	return x, nil
 }

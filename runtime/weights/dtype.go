@@ -46,7 +46,7 @@ func ParseDType(name string) (DType, error) {
 			return DType(d), nil
 		}
 	}
-	return 0, fmt.Errorf("dtype %s is not supported", quote(name))
+	return 0, &UnsupportedError{fmt.Sprintf("dtype %s is not supported", quote(name))}
 }
 
 func (d DType) valid() bool { return d > 0 && int(d) < len(dtypes) }
@@ -66,3 +66,9 @@ func (d DType) Size() int {
 	}
 	return dtypes[d].size
 }
+
+// UnsupportedError is about something that is well formed and that this package
+// does not read.
+type UnsupportedError struct{ what string }
+
+func (e *UnsupportedError) Error() string { return e.what }

@@ -30,7 +30,8 @@ func openBundle(f *flags, path string, c *dsv4.Config, o *dsv4.Options) (*compil
 	}
 	set := b.Manifest.Settings
 	differs := func(what string, have, want any) error {
-		return refuse(fmt.Errorf("%s was compiled with %s %v, not %v", path, what, have, want), "kiln compile --model "+f.text("model")+" -o "+path)
+		hint := fmt.Sprintf("kiln compile --model %s --%s %v -o OTHER.kiln", f.text("model"), what, want)
+		return refuse(fmt.Errorf("%s was compiled with %s %v, not %v", path, what, have, want), hint)
 	}
 	if f.given("device") && f.text("device") != "host" {
 		return nil, refuse(fmt.Errorf("--bundle runs on host, --device says %s", f.text("device")), "leave --device out")
@@ -46,7 +47,7 @@ func openBundle(f *flags, path string, c *dsv4.Config, o *dsv4.Options) (*compil
 		return nil, refuse(err, "")
 	}
 	if !reflect.DeepEqual(compiled, c) {
-		return nil, differs("another config.json than", path+"/config.json", f.text("model")+"/config.json")
+		return nil, refuse(fmt.Errorf("%s was compiled from another config.json than %s has", path, f.text("model")), "kiln compile --model "+f.text("model")+" -o OTHER.kiln")
 	}
 	if err := applyLimits(c, &set); err != nil {
 		return nil, err

@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/kiln-project/kiln/runtime/weights"
 	"github.com/spf13/cobra"
 )
 
@@ -79,8 +80,11 @@ func run(outside *env, args []string) int {
 	}
 	code, hint := exitFailed, ""
 	var c *codedError
+	var unsupported *weights.UnsupportedError
 	if errors.As(err, &c) {
 		code, hint = c.code, c.hint
+	} else if errors.As(err, &unsupported) {
+		code = exitRefused
 	}
 	fmt.Fprintf(e.stderr, "kiln: %s\n", oneLine(err))
 	if hint != "" {

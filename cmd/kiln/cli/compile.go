@@ -210,6 +210,9 @@ func compileTargets(list string) ([]*target.Target, error) {
 		if err != nil {
 			return nil, usagef("", "--target: %v", err)
 		}
+		if t.Kind == target.NVPTX {
+			return nil, refuse(fmt.Errorf("--target %s: models are not compiled for it yet", t.Name), "--target gfx950")
+		}
 		if slices.Contains(out, t) {
 			return nil, usagef("", "--target: %s is given twice", t.Name)
 		}

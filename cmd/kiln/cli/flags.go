@@ -222,6 +222,14 @@ func parseIDs(text string) ([]int32, error) {
 	if strings.HasPrefix(text, "[") && strings.HasSuffix(text, "]") {
 		text = text[1 : len(text)-1]
 	}
+	text = strings.TrimSuffix(strings.TrimSpace(text), ",") // a list may end in a comma
+	if strings.Contains(text, ",") {
+		for i, part := range strings.Split(text, ",") {
+			if strings.TrimSpace(part) == "" {
+				return nil, fmt.Errorf("id %d: nothing between two commas", i)
+			}
+		}
+	}
 	var ids []int32
 	for i, s := range strings.FieldsFunc(text, func(r rune) bool { return r == ',' || r == ' ' || r == '\n' || r == '\t' || r == '\r' }) {
 		n, err := strconv.ParseInt(s, 10, 32)

@@ -64,7 +64,7 @@ func runLogits(e *env, f *flags, _ []string) error {
 		return err
 	}
 	tensors := forcedTensors(r)
-	if err := weights.Write(out, tensors, map[string]string{"numerics": f.text("numerics"), "device": s.device}); err != nil {
+	if err := weights.Write(out, tensors, map[string]string{"numerics": string(s.numerics), "device": s.device}); err != nil {
 		return err
 	}
 	return checkWritten(out, tensors)

@@ -53,7 +53,9 @@ type session struct {
 	engine *engine.Engine
 	layout engine.Layout
 	device string
-	close  func() error
+	// numerics that the graphs were built with: a bundle brings its own.
+	numerics dsv4.Numerics
+	close    func() error
 }
 
 // placer makes the pools for one request: its prompt, all its positions, and
@@ -96,7 +98,7 @@ func openModel(e *env, f *flags, taps bool, progress *progress) (*session, place
 		return nil, nil, err
 	}
 	src := engine.CheckpointSource{File: file}
-	s := &session{config: c, layout: layout, device: device, close: file.Close}
+	s := &session{config: c, layout: layout, device: device, numerics: o.Numerics, close: file.Close}
 	place := func(prompt, positions int, draft bool) (*engine.Seq, error) {
 		if compiled != nil {
 			h, err := compiled.executor(m, src, positions)

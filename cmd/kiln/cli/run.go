@@ -120,7 +120,7 @@ func generate(e *env, f *flags, s *session, seq *engine.Seq, req engine.Request,
 		return printJSON(e.stdout, r)
 	}
 	fmt.Fprintf(e.stderr, "%s | %s | %s numerics | %d prompt + %d new tokens | %.1f tokens/s | first token after %.2f s | peak memory %s\n",
-		deviceLine(s.device), req.Sampling, f.text("numerics"), len(req.Prompt), len(ids), r.TokensPerS, first.Seconds(), peakMemory())
+		deviceLine(s.device), req.Sampling, s.numerics, len(req.Prompt), len(ids), r.TokensPerS, first.Seconds(), peakMemory())
 	return nil
 }
 
@@ -144,7 +144,7 @@ func readPrompt(f *flags) (*tokenizer.Tokenizer, []int32, error) {
 	if _, err := loadConfig(dir); err != nil { // the clearer message when the folder is wrong
 		return nil, nil, err
 	}
-	tok, err := tokenizer.Load(filepath.Join(dir, "tokenizer.json"))
+	tok, err := loadTokenizer(filepath.Join(dir, "tokenizer.json"))
 	if err != nil {
 		return nil, nil, err
 	}

@@ -4,7 +4,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"os"
 	"path/filepath"
+	"strconv"
 
 	"github.com/kiln-project/kiln/runtime/tokenizer"
 )
@@ -21,7 +23,7 @@ func runTokenize(e *env, f *flags, _ []string) error {
 	if from == "model" {
 		path = filepath.Join(path, "tokenizer.json")
 	}
-	tok, err := tokenizer.Load(path)
+	tok, err := loadTokenizer(path)
 	if err != nil {
 		return err
 	}
@@ -51,16 +53,30 @@ func runTokenize(e *env, f *flags, _ []string) error {
 		_, err = io.WriteString(e.stdout, decoded)
 		return err
 	}
+	var line []byte // one write: a large text has hundreds of thousands of ids
 	for i, id := range ids {
-		sep := " "
-		if i == len(ids)-1 {
-			sep = "\n"
+		if i > 0 {
+			line = append(line, ' ')
 		}
-		if _, err := fmt.Fprintf(e.stdout, "%d%s", id, sep); err != nil {
-			return err
-		}
+		line = strconv.AppendInt(line, int64(id), 10)
 	}
-	return nil
+	if len(line) > 0 {
+		_, err = e.stdout.Write(append(line, '\n'))
+	}
+	return err
+}
+
+// loadTokenizer tells a damaged tokenizer.json (failed) from one that is well
+// formed and cannot be honoured (refused).
+func loadTokenizer(path string) (*tokenizer.Tokenizer, error) {
+	tok, err := tokenizer.Load(path)
+	if err == nil {
+		return tok, nil
+	}
+	if data, readErr := os.ReadFile(path); readErr == nil && json.Valid(data) {
+		return nil, refuse(err, "")
+	}
+	return nil, err
 }
 
 // readInput reads standard input to its end, or until the context ends: a
