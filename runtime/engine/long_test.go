@@ -31,7 +31,7 @@ func TestLongPromptOneByOne(t *testing.T) {
 }
 
 // Wrong drafts before every step, over the golden `long` continuation and over
-// the first 140 positions. Four pages more would be needed beyond 384.
+// the first 140 positions; the engine has pages up to position 383.
 func TestRejectedDraftsLong(t *testing.T) {
 	ids := goldenIDs(t, "long")
 	for _, numerics := range []dsv4.Numerics{dsv4.Production, dsv4.Unrounded} {

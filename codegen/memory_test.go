@@ -1,0 +1,54 @@
+package codegen
+
+import (
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/kiln-project/kiln/codegen/plan"
+	"github.com/kiln-project/kiln/ir"
+)
+
+// TestLayout: buffers whose lives meet never share bytes, offsets are aligned,
+// everything is inside the arena, and the arena is no larger than without reuse.
+func TestLayout(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	for range 200 {
+		bufs := make([]buffer, 1+r.IntN(60))
+		var total int64
+		for i := range bufs {
+			b := &bufs[i]
+			*b = buffer{dt: ir.F32, space: plan.Arena, bytes: int64(1 + r.IntN(5000)), first: r.IntN(40) - 1}
+			b.last = b.first + r.IntN(10)
+			switch r.IntN(10) {
+			case 0:
+				b.space = plan.State
+			case 1:
+				b.last = b.first - 1 // never used
+			}
+			total += (b.bytes + arenaAlign - 1) / arenaAlign * arenaAlign
+		}
+		again := slices.Clone(bufs)
+		size := layout(bufs)
+		if layout(again) != size || !slices.Equal(bufs, again) {
+			t.Fatal("two layouts of equal buffers differ")
+		}
+		if size > total {
+			t.Fatalf("arena of %d bytes for %d bytes of buffers", size, total)
+		}
+		for i, a := range bufs {
+			if a.space != plan.Arena || a.last < a.first {
+				continue
+			}
+			if a.offset%arenaAlign != 0 || a.offset+a.bytes > size {
+				t.Fatalf("buffer %d at %d..%d of %d", i, a.offset, a.offset+a.bytes, size)
+			}
+			for j, b := range bufs[:i] {
+				if b.space == plan.Arena && b.last >= b.first && a.first <= b.last && b.first <= a.last &&
+					a.offset < b.offset+b.bytes && b.offset < a.offset+a.bytes {
+					t.Fatalf("buffers %d and %d live together and share bytes", i, j)
+				}
+			}
+		}
+	}
+}
