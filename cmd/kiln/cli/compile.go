@@ -208,13 +208,13 @@ func compileTargets(list string) ([]*target.Target, error) {
 	for _, name := range strings.Split(list, ",") {
 		t, err := target.Lookup(strings.TrimSpace(name))
 		if err != nil {
-			return nil, usagef("", "--target: %v", err)
+			return nil, usagef("--target gfx942,gfx950", "--target: %v", err)
 		}
 		if t.Kind == target.NVPTX {
 			return nil, refuse(fmt.Errorf("--target %s: models are not compiled for it yet", t.Name), "--target gfx950")
 		}
 		if slices.Contains(out, t) {
-			return nil, usagef("", "--target: %s is given twice", t.Name)
+			return nil, usagef("--target "+t.Name, "--target: %s is given twice", t.Name)
 		}
 		out = append(out, t)
 	}

@@ -16,7 +16,8 @@ import (
 const inspectHelp = `Says what a compiler made of each kernel: registers, spills, LDS, scratch,
 occupancy, size of the code, matrix instructions; and where the places of the
 file that state the same fact disagree. FILE is an AMDGPU code object (.hsaco,
-.o), a clang offload bundle, or an x86-64 shared object.
+.o), a clang offload bundle, an x86-64 shared object, or a bundle that compile
+wrote: then also its plans, and which ops and layers use each kernel.
 
 A value that the file does not state, or that needs a missing llvm-objdump, is
 "-", and null in --json. Occupancy is in waves per SIMD, without dynamic LDS.`
@@ -98,6 +99,9 @@ type instruction struct {
 }
 
 func runInspect(e *env, f *flags, args []string) error {
+	if isBundle(args[0]) {
+		return inspectBundle(e, f, args[0])
+	}
 	data, err := os.ReadFile(args[0])
 	if err != nil {
 		return err

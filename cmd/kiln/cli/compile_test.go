@@ -1,0 +1,94 @@
+package cli
+
+import (
+	"encoding/json"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/kiln-project/kiln/codegen/llvm"
+)
+
+// needLLVM skips where nothing can be compiled.
+func needLLVM(t *testing.T) {
+	t.Helper()
+	if _, err := llvm.Find(t.Context(), llvm.FindOptions{}); err != nil {
+		t.Skipf("this test compiles with LLVM, and there is none: %v", err)
+	}
+}
+
+// A bundle compiled, inspected and run; what it was not compiled for is refused.
+func TestBundle(t *testing.T) {
+	needLLVM(t)
+	dir := t.TempDir()
+	b := filepath.Join(dir, "tiny.kiln")
+	compile := []string{"compile", "--model", tinyModel, "--cache-dir", filepath.Join(dir, "cache"), "--batch", "1", "--prefill", "16", "--speculate", "1", "-o", b, "--json"}
+	var made compileResult
+	if err := json.Unmarshal([]byte(kiln(t, compile...).ok(t).stdout), &made); err != nil {
+		t.Fatal(err)
+	}
+	if len(made.Targets) != 1 || made.Targets[0].Plans != 6 || made.Targets[0].Cached != 0 || made.Set.Numerics != "production" {
+		t.Errorf("compiled %+v", made)
+	}
+	if err := json.Unmarshal([]byte(kiln(t, compile...).ok(t).stdout), &made); err != nil {
+		t.Fatal(err)
+	}
+	if made.Targets[0].Cached != made.Targets[0].Kernels {
+		t.Errorf("the second time %d of %d kernels were cached", made.Targets[0].Cached, made.Targets[0].Kernels)
+	}
+
+	var in bundleInspection
+	if err := json.Unmarshal([]byte(kiln(t, "inspect", b, "--json").ok(t).stdout), &in); err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"prefill 16 1", "decode 1 1", "verify 2 1", "draft 16 1", "draft 1 1", "draft 2 1"}
+	for i, e := range in.Targets[0].Entries {
+		if got := strings.Join([]string{e.Name, itoa(e.Tokens), itoa(e.Batch)}, " "); i >= len(want) || got != want[i] || e.Launches < 20 {
+			t.Errorf("entry %d is %s with %d launches", i, got, e.Launches)
+		}
+	}
+	for _, k := range in.Targets[0].Kernels {
+		if len(k.Ops) == 0 {
+			t.Errorf("kernel %s is launched by no op", k.Name)
+		}
+	}
+
+	run := []string{"run", "--model", tinyModel, "--bundle", b, "--prompt-ids", "0,303,222", "--max-new-tokens", "3", "--json"}
+	var r runResult
+	if err := json.Unmarshal([]byte(kiln(t, run...).ok(t).stdout), &r); err != nil {
+		t.Fatal(err)
+	}
+	if r.Device != "host" || len(r.IDs) != 3 {
+		t.Errorf("ran %+v", r)
+	}
+	kiln(t, append(run, "--numerics", "unrounded")...).failed(t, exitRefused, "was compiled with numerics production, not unrounded", "--numerics unrounded")
+	kiln(t, append(run, "--device", "ref")...).failed(t, exitRefused, "--bundle runs on host")
+	kiln(t, append(run, "--model", modelFolder(t, map[string][]byte{"config.json": []byte(strings.Replace(string(readFile(t, tinyModel+"/config.json")), `"max_position_embeddings": 4096`, `"max_position_embeddings": 2048`, 1))}))...).
+		failed(t, exitRefused, "was compiled from another config.json")
+	kiln(t, "logits", "--model", tinyModel, "--bundle", b, "--ids", "1,2", "--prefill", "1", "--out", filepath.Join(dir, "x.safetensors")).failed(t, exitRefused, "taps none, not hidden")
+}
+
+func itoa(n int) string { b, _ := json.Marshal(n); return string(b) }
+
+func TestCompileRefuses(t *testing.T) {
+	out := filepath.Join(t.TempDir(), "m.kiln")
+	base := []string{"compile", "--model", tinyModel, "-o", out}
+	for _, tc := range []struct {
+		args []string
+		code int
+		part string
+	}{
+		{[]string{"--target", "gfx900"}, exitUsage, `unknown target "gfx900"`},
+		{[]string{"--target", "gfx950,gfx950"}, exitUsage, "given twice"},
+		{[]string{"--target", "sm_90"}, exitRefused, "models are not compiled for it yet"},
+		{[]string{"--batch", "1,1"}, exitUsage, "distinct positive numbers"},
+		{[]string{"--prefill", "0"}, exitUsage, "distinct positive numbers"},
+		{[]string{"--max-seq", "5000"}, exitRefused, "beyond max_position_embeddings 4096"},
+		{[]string{"--layers", "7"}, exitRefused, "the model has 6"},
+		{[]string{"--taps", "all"}, exitUsage, `unknown tap "all"`},
+		{[]string{"--out", "m.txt"}, exitUsage, "ends in .kiln"},
+	} {
+		kiln(t, append(base, tc.args...)...).failed(t, tc.code, tc.part)
+	}
+	kiln(t, "cache", "purge").failed(t, exitUsage, `unknown action "purge"`)
+}
