@@ -67,6 +67,9 @@ func (d flagDef) usage() string {
 		}
 	}
 	name := "--" + d.name
+	if d.short != "" {
+		name = "-" + d.short + ", " + name
+	}
 	if d.arg != "" {
 		name += " " + d.arg
 	}
