@@ -100,9 +100,6 @@ type argRef struct {
 	mode plan.Mode
 }
 
-// bytesOf is the size of n elements.
-func bytesOf(dt ir.DType, n int) int64 { return (int64(n)*int64(dt.Bits()) + 7) / 8 }
-
 func (l *lowerer) newBuffer(b buffer) int {
 	b.first, b.last = len(l.launches), len(l.launches)-1
 	l.bufs = append(l.bufs, b)
@@ -112,7 +109,7 @@ func (l *lowerer) newBuffer(b buffer) int {
 func (l *lowerer) define(v *ir.Value, space plan.Space, name string) value {
 	n, _ := v.Type.Size()
 	out := value{scales: -1}
-	out.data = l.newBuffer(buffer{dt: v.Type.DType, space: space, name: name, bytes: bytesOf(v.Type.DType, n)})
+	out.data = l.newBuffer(buffer{dt: v.Type.DType, space: space, name: name, bytes: v.Type.DType.Bytes(n)})
 	if q := v.Type.Quant; q != nil {
 		out.scales = l.newBuffer(buffer{dt: q.Scale, space: space, name: name, part: 1, bytes: int64(scaleCount(v.Type))})
 	}
@@ -159,14 +156,19 @@ func (l *lowerer) op(op *ir.Op) error {
 			l.define(r, plan.Arena, "")
 		}
 	}
+	if err := l.lowerBy(form, op); err != nil {
+		return err
+	}
+	return l.err
+}
+
+// lowerBy emits a form's launches; they carry its name and the op's. A form may
+// need the memory of a constant, whose own form then runs in between.
+func (l *lowerer) lowerBy(form *kernels.Form, op *ir.Op) error {
 	saved, cur := l.form, l.cur
 	l.form, l.cur = form.Name, op
-	err := form.Lower(l, op)
-	l.form, l.cur = saved, cur
-	if err == nil {
-		err = l.err
-	}
-	return err
+	defer func() { l.form, l.cur = saved, cur }()
+	return form.Lower(l, op)
 }
 
 // isPool reports whether v is a state pool or a value written over one.
@@ -232,12 +234,9 @@ func (l *lowerer) operand(v *ir.Value) value {
 		l.fail("const: %s", why)
 		return s
 	}
-	saved, cur := l.form, l.cur
-	l.form, l.cur = form.Name, v.Op
-	if err := form.Lower(l, v.Op); err != nil {
+	if err := l.lowerBy(form, v.Op); err != nil {
 		l.fail("const: %v", err)
 	}
-	l.form, l.cur = saved, cur
 	return s
 }
 
@@ -266,7 +265,7 @@ func (l *lowerer) Scales(v *ir.Value) kernels.Ref {
 }
 
 func (l *lowerer) Scratch(dt ir.DType, n int) kernels.Ref {
-	return kernels.Ref{ID: l.newBuffer(buffer{dt: dt, space: plan.Arena, bytes: bytesOf(dt, n)}), DT: dt}
+	return kernels.Ref{ID: l.newBuffer(buffer{dt: dt, space: plan.Arena, bytes: dt.Bytes(n)}), DT: dt}
 }
 
 func (l *lowerer) Launch(k kernels.Launch) {

@@ -84,6 +84,9 @@ func (d DType) Bits() int {
 	return dtypeInfo[d].bits
 }
 
+// Bytes is the memory that n elements take; packed formats end in a whole byte.
+func (d DType) Bytes(n int) int64 { return (int64(n)*int64(d.Bits()) + 7) / 8 }
+
 // IsFloat reports whether arithmetic ops accept d as a float.
 func (d DType) IsFloat() bool { return d.valid() && dtypeInfo[d].float }
 

@@ -199,32 +199,54 @@ func (k *K) f16Bits(x V) V {
 	return k.Or(sign, r)
 }
 
+// smallFloat is a code format without infinities, as its encoder needs it.
+type smallFloat struct {
+	man, bias int     // mantissa bits, exponent bias
+	signBit   int     // place of the sign in the code
+	max       float64 // larger numbers saturate
+	nan       int     // the code of NaN
+}
+
+var (
+	codeE4M3 = smallFloat{man: 3, bias: 7, signBit: 7, max: 448, nan: 0x7F}
+	codeFNUZ = smallFloat{man: 3, bias: 8, signBit: 7, max: 240, nan: 0x80}
+	codeE2M1 = smallFloat{man: 1, bias: 1, signBit: 3, max: 6, nan: 7}
+)
+
+// encodeMagnitude rounds |x| to nearest even and saturates. A normal result keeps
+// the upper mantissa bits and is rebiased; a subnormal one appears at the end of
+// a sum with a number whose last bit is the subnormal step.
+func (k *K) encodeMagnitude(x V, f smallFloat) V {
+	drop := 23 - f.man
+	a := k.Bits(k.Min(k.Abs(x), k.Float(f.max)))
+	odd := k.And(k.LShr(a, k.Int32(drop)), k.Int32(1))
+	norm := k.LShr(k.Add(a, k.Add(odd, k.Int32(1<<(drop-1)-1))), k.Int32(drop))
+	norm = k.Sub(norm, k.Int32((127-f.bias)<<f.man))
+	magic := k.Float(math.Ldexp(1, 1-f.bias-f.man+23))
+	sub := k.Sub(k.Bits(k.Add(k.Bits(a), magic)), k.Bits(magic))
+	return k.Select(k.Cmp(LT, a, k.Int32((128-f.bias)<<23)), sub, norm)
+}
+
+// signed puts the sign of x to a magnitude; NaN gets its own code.
+func (k *K) signed(x, magnitude V, f smallFloat) V {
+	sign := k.And(k.LShr(k.Bits(x), k.Int32(31-f.signBit)), k.Int32(1<<f.signBit))
+	return k.Select(k.Cmp(NE, x, x), k.Int32(f.nan), k.Or(sign, magnitude))
+}
+
 // EncodeE4M3 rounds f32 to an OCP e4m3 code, nearest even, saturating at 448;
 // NaN gives 0x7F.
-func (k *K) EncodeE4M3(x V) V {
-	u := k.Bits(x)
-	sign := k.And(k.LShr(u, k.Int32(24)), k.Int32(0x80))
-	a := k.Bits(k.Min(k.Abs(x), k.Float(448)))
-	odd := k.And(k.LShr(a, k.Int32(20)), k.Int32(1))
-	norm := k.Sub(k.LShr(k.Add(a, k.Add(odd, k.Int32(0x7FFFF))), k.Int32(20)), k.Int32(120<<3))
-	magic := k.Float(0x1p14) // its last bit is 2^-9, the subnormal step
-	sub := k.Sub(k.Bits(k.Add(k.Bits(a), magic)), k.Bits(magic))
-	r := k.Or(sign, k.Select(k.Cmp(LT, a, k.Int32(121<<23)), sub, norm))
-	return k.Select(k.Cmp(NE, x, x), k.Int32(0x7F), r)
-}
+func (k *K) EncodeE4M3(x V) V { return k.signed(x, k.encodeMagnitude(x, codeE4M3), codeE4M3) }
 
 // EncodeE2M1 rounds f32 to a 4-bit code, nearest even, saturating at 6; NaN
 // gives 7, as ir/num does.
-func (k *K) EncodeE2M1(x V) V {
-	u := k.Bits(x)
-	sign := k.And(k.LShr(u, k.Int32(28)), k.Int32(8))
-	a := k.Bits(k.Min(k.Abs(x), k.Float(6)))
-	odd := k.And(k.LShr(a, k.Int32(22)), k.Int32(1))
-	norm := k.Sub(k.LShr(k.Add(a, k.Add(odd, k.Int32(0x1FFFFF))), k.Int32(22)), k.Int32(126<<1))
-	magic := k.Float(0x1p22) // its last bit is 0.5
-	sub := k.Sub(k.Bits(k.Add(k.Bits(a), magic)), k.Bits(magic))
-	r := k.Or(sign, k.Select(k.Cmp(LT, a, k.Int32(127<<23)), sub, norm))
-	return k.Select(k.Cmp(NE, x, x), k.Int32(7), r)
+func (k *K) EncodeE2M1(x V) V { return k.signed(x, k.encodeMagnitude(x, codeE2M1), codeE2M1) }
+
+// EncodeFNUZ rounds f32 to an e4m3fnuz code, nearest even, saturating at 240; NaN
+// gives 0x80 and everything that rounds to zero gives 0.
+func (k *K) EncodeFNUZ(x V) V {
+	mag := k.encodeMagnitude(x, codeFNUZ)
+	zero := k.And(k.Cmp(EQ, mag, k.Int32(0)), k.Cmp(EQ, x, x))
+	return k.Select(zero, k.Int32(0), k.signed(x, mag, codeFNUZ))
 }
 
 // Pow2Ceil is the smallest power of two >= x, for positive normal f32 x, from its
@@ -270,21 +292,6 @@ func (b *Buf) LoadWeight(i V) V {
 
 // RoundF16 rounds f32 to the f16 grid.
 func (k *K) RoundF16(x V) V { return k.decodeF16(k.f16Bits(x)) }
-
-// EncodeFNUZ rounds f32 to an e4m3fnuz code, nearest even, saturating at 240; NaN
-// gives 0x80 and everything that rounds to zero gives 0.
-func (k *K) EncodeFNUZ(x V) V {
-	u := k.Bits(x)
-	sign := k.And(k.LShr(u, k.Int32(24)), k.Int32(0x80))
-	a := k.Bits(k.Min(k.Abs(x), k.Float(240)))
-	odd := k.And(k.LShr(a, k.Int32(20)), k.Int32(1))
-	norm := k.Sub(k.LShr(k.Add(a, k.Add(odd, k.Int32(0x7FFFF))), k.Int32(20)), k.Int32(119<<3))
-	magic := k.Float(0x1p13) // its last bit is 2^-10, the subnormal step
-	sub := k.Sub(k.Bits(k.Add(k.Bits(a), magic)), k.Bits(magic))
-	mag := k.Select(k.Cmp(LT, a, k.Int32(120<<23)), sub, norm)
-	r := k.Select(k.Cmp(EQ, mag, k.Int32(0)), k.Int32(0), k.Or(sign, mag))
-	return k.Select(k.Cmp(NE, x, x), k.Int32(0x80), r)
-}
 
 // EncodeE8M0 rounds up to a power of two; NaN, infinities and negative numbers
 // give 255, everything up to 2^-127 gives 0.

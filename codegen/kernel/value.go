@@ -170,16 +170,12 @@ func (k *K) Div(x, y V) V {
 
 // UDiv and URem divide non-negative integers.
 func (k *K) UDiv(x, y V) V {
-	a, b, out := k.pair("udiv", x, y)
-	out.v = k.b.NewUDiv(a, b)
-	return out
+	return k.integer("udiv", x, y, func(a, b value.Value) value.Value { return k.b.NewUDiv(a, b) })
 }
 
 // URem is the remainder of non-negative integers.
 func (k *K) URem(x, y V) V {
-	a, b, out := k.pair("urem", x, y)
-	out.v = k.b.NewURem(a, b)
-	return out
+	return k.integer("urem", x, y, func(a, b value.Value) value.Value { return k.b.NewURem(a, b) })
 }
 
 // FMA returns x*y + z, fused where the machine can: use it only where the op
@@ -198,46 +194,41 @@ func (k *K) FMA(x, y, z V) V {
 	return out
 }
 
+// integer appends a two-operand instruction that has one form for all operands.
+func (k *K) integer(name string, x, y V, emit func(a, b value.Value) value.Value) V {
+	a, b, out := k.pair(name, x, y)
+	out.v = emit(a, b)
+	return out
+}
+
 // And, Or, Xor, Shl, LShr, AShr act on integers and, the first three, on bools.
 func (k *K) And(x, y V) V {
-	a, b, out := k.pair("and", x, y)
-	out.v = k.b.NewAnd(a, b)
-	return out
+	return k.integer("and", x, y, func(a, b value.Value) value.Value { return k.b.NewAnd(a, b) })
 }
 
 // Or is the bitwise or.
 func (k *K) Or(x, y V) V {
-	a, b, out := k.pair("or", x, y)
-	out.v = k.b.NewOr(a, b)
-	return out
+	return k.integer("or", x, y, func(a, b value.Value) value.Value { return k.b.NewOr(a, b) })
 }
 
 // Xor is the bitwise exclusive or.
 func (k *K) Xor(x, y V) V {
-	a, b, out := k.pair("xor", x, y)
-	out.v = k.b.NewXor(a, b)
-	return out
+	return k.integer("xor", x, y, func(a, b value.Value) value.Value { return k.b.NewXor(a, b) })
 }
 
 // Shl shifts left.
 func (k *K) Shl(x, y V) V {
-	a, b, out := k.pair("shl", x, y)
-	out.v = k.b.NewShl(a, b)
-	return out
+	return k.integer("shl", x, y, func(a, b value.Value) value.Value { return k.b.NewShl(a, b) })
 }
 
 // LShr shifts right, filling with zeros.
 func (k *K) LShr(x, y V) V {
-	a, b, out := k.pair("lshr", x, y)
-	out.v = k.b.NewLShr(a, b)
-	return out
+	return k.integer("lshr", x, y, func(a, b value.Value) value.Value { return k.b.NewLShr(a, b) })
 }
 
 // AShr shifts right, filling with the sign.
 func (k *K) AShr(x, y V) V {
-	a, b, out := k.pair("ashr", x, y)
-	out.v = k.b.NewAShr(a, b)
-	return out
+	return k.integer("ashr", x, y, func(a, b value.Value) value.Value { return k.b.NewAShr(a, b) })
 }
 
 // Not negates a bool.

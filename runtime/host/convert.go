@@ -13,7 +13,7 @@ import (
 // store writes a tensor's elements in their memory format.
 func store(dst []byte, t *eval.Tensor) error {
 	le := binary.LittleEndian
-	if want := int((int64(t.Len())*int64(t.DType.Bits()) + 7) / 8); len(dst) != want {
+	if want := int(t.DType.Bytes(t.Len())); len(dst) != want {
 		return fmt.Errorf("%s has %d bytes, its memory %d", t.Type(), want, len(dst))
 	}
 	switch t.DType {

@@ -42,7 +42,7 @@ func (d *Device) Close() error {
 func put(t *eval.Tensor) (stored, error) {
 	s := stored{typ: t.Type()}
 	var err error
-	if s.parts[0], err = allocate((int64(t.Len())*int64(t.DType.Bits()) + 7) / 8); err != nil {
+	if s.parts[0], err = allocate(t.DType.Bytes(t.Len())); err != nil {
 		return s, err
 	}
 	if err := store(s.parts[0].bytes, t); err != nil || t.Quant == nil {
@@ -136,7 +136,7 @@ func (s *State) add(name string, t ir.Type) error {
 	if !ok {
 		return fmt.Errorf("%s is not bound", t)
 	}
-	m, err := allocate((int64(n)*int64(t.DType.Bits()) + 7) / 8)
+	m, err := allocate(t.DType.Bytes(n))
 	s.pools[name] = stored{typ: t, parts: [2]memory{m}}
 	return err
 }
@@ -171,7 +171,7 @@ func (s *State) SetPool(name string, t *eval.Tensor) error {
 	if !ok || !p.typ.Equal(t.Type()) {
 		return fmt.Errorf("state pool %q is %s, not %s", name, p.typ, t.Type())
 	}
-	return store(p.parts[0].bytes[:int((int64(t.Len())*int64(t.DType.Bits())+7)/8)], t)
+	return store(p.parts[0].bytes, t)
 }
 
 // Program is a plan bound to a device.
