@@ -14,7 +14,7 @@ import (
 
 // Version enters every cache key: raise it when equal IR may compile
 // differently.
-const Version = "2"
+const Version = "3"
 
 // Compiled is a unit's code object.
 type Compiled struct {
@@ -24,8 +24,10 @@ type Compiled struct {
 
 // Stats say what compiling cost.
 type Stats struct {
+	Plans    int
 	Kernels  int
-	Cached   int // taken from the cache
+	Cached   int           // taken from the cache
+	Lowering time.Duration // the passes on steps: selection, LLVM IR, memory
 	LLVM     time.Duration
 	Link     time.Duration
 	WholeHit bool // the linked object itself was in the cache
@@ -63,7 +65,7 @@ func (c *Compiler) Compile(ctx context.Context, u *Unit) (*Compiled, error) {
 		return out, nil
 	}
 	start := time.Now()
-	objs, cached, err := c.objects(ctx, u, keys)
+	objs, cached, err := c.objects(ctx, u, llvm.Object, keys)
 	if err != nil {
 		return nil, err
 	}
@@ -110,7 +112,7 @@ func readBack(code []byte) ([]byte, error) {
 
 // objects compiles the kernels, as many at a time as there are cores. The first
 // error in kernel order is reported.
-func (c *Compiler) objects(ctx context.Context, u *Unit, keys []string) ([][]byte, int, error) {
+func (c *Compiler) objects(ctx context.Context, u *Unit, as llvm.Output, keys []string) ([][]byte, int, error) {
 	objs, errs := make([][]byte, len(keys)), make([]error, len(keys))
 	var mu sync.Mutex
 	done, cached := 0, 0
@@ -120,7 +122,7 @@ func (c *Compiler) objects(ctx context.Context, u *Unit, keys []string) ([][]byt
 		wg.Go(func() {
 			for i := range next {
 				hit := false
-				objs[i], hit, errs[i] = c.object(ctx, u.Target, u.Kernels[i], keys[i])
+				objs[i], hit, errs[i] = c.object(ctx, u.Target, u.Kernels[i], as, keys[i])
 				mu.Lock()
 				done++
 				if hit {
@@ -146,13 +148,13 @@ func (c *Compiler) objects(ctx context.Context, u *Unit, keys []string) ([][]byt
 	return objs, cached, nil
 }
 
-func (c *Compiler) object(ctx context.Context, t *target.Target, k *Kernel, key string) ([]byte, bool, error) {
+func (c *Compiler) object(ctx context.Context, t *target.Target, k *Kernel, as llvm.Output, key string) ([]byte, bool, error) {
 	if obj, ok := c.Cache.get(key); ok {
 		return obj, true, nil
 	}
 	job := llvm.Job{
 		Name: k.Symbol, IR: []byte(k.IR), Triple: t.Triple, CPU: t.CPU, Features: t.Features,
-		OptPasses: optPasses, PIC: t.Kind == target.Host,
+		OptPasses: optPasses, PIC: t.Kind == target.Host, Output: as,
 	}
 	if t.Kind == target.NVPTX {
 		job.Output = llvm.Asm

@@ -1,5 +1,5 @@
 // Package codegen turns bound graphs into plans and native code: it selects a
-// kernel form for every op (lower.go), lays out memory (memory.go), and compiles
+// kernel form for every op (select.go), lays out memory (memory.go), and compiles
 // and links the kernels (compile.go) through a cache (cache.go).
 //
 // Its subpackages: plan (what a device runs), kernel (the SPMD builder over LLVM

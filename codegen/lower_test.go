@@ -2,6 +2,7 @@ package codegen
 
 import (
 	"encoding/json"
+	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -34,8 +35,8 @@ func entries(t *testing.T, dir string) []*ir.Graph {
 	return m.Entries
 }
 
-func bucket(entry string, kv ...any) Bucket {
-	b := Bucket{Entry: entry, Bind: map[string]int{"R": 4, "P": 2, "N": 8}}
+func bucket(entry string, kv ...any) passes.Bucket {
+	b := passes.Bucket{Entry: entry, Bind: map[string]int{"R": 4, "P": 2, "N": 8}}
 	for i := 0; i < len(kv); i += 2 {
 		b.Bind[kv[i].(string)] = kv[i+1].(int)
 	}
@@ -46,7 +47,7 @@ func bucket(entry string, kv ...any) Bucket {
 // and host target, the same bytes each time, and no op of the models decomposes
 // but those that are meant to.
 func TestModelsLower(t *testing.T) {
-	buckets := []Bucket{
+	buckets := []passes.Bucket{
 		bucket("prefill", "T", 16, "B", 1, "O", 1), bucket("decode", "B", 4), bucket("verify", "B", 2, "K", 3),
 		bucket("draft", "T", 16, "B", 1, "O", 1),
 	}
@@ -96,11 +97,11 @@ func TestBucketsShareKernels(t *testing.T) {
 		t.Fatal(err)
 	}
 	u := NewUnit(tg)
-	if _, err := u.LowerAll(graphs, []Bucket{bucket("prefill", "T", 16, "B", 1, "O", 1)}); err != nil {
+	if _, err := u.LowerAll(graphs, []passes.Bucket{bucket("prefill", "T", 16, "B", 1, "O", 1)}); err != nil {
 		t.Fatal(err)
 	}
 	before := len(u.Kernels)
-	if _, err := u.LowerAll(graphs, []Bucket{bucket("prefill", "T", 128, "B", 1, "O", 1), bucket("prefill", "T", 512, "B", 4, "O", 1)}); err != nil {
+	if _, err := u.LowerAll(graphs, []passes.Bucket{bucket("prefill", "T", 128, "B", 1, "O", 1), bucket("prefill", "T", 512, "B", 4, "O", 1)}); err != nil {
 		t.Fatal(err)
 	}
 	if n := len(u.Kernels) - before; n != 0 {
@@ -108,48 +109,91 @@ func TestBucketsShareKernels(t *testing.T) {
 	}
 }
 
-func TestPlanCheck(t *testing.T) {
+// TestModuleCheck: what is wrong in a module is found and named.
+func TestModuleCheck(t *testing.T) {
 	graphs := entries(t, "../testdata/tiny-dsv4")
 	tg, err := target.Lookup("x86-64-v3")
 	if err != nil {
 		t.Fatal(err)
 	}
-	good, err := NewUnit(tg).LowerAll(graphs, []Bucket{bucket("decode", "B", 2)})
+	u := NewUnit(tg)
+	if _, err := u.LowerAll(graphs, []passes.Bucket{bucket("decode", "B", 2)}); err != nil {
+		t.Fatal(err)
+	}
+	if err := u.Module.Check(); err != nil {
+		t.Fatalf("a good module: %v", err)
+	}
+	// Copies through JSON, as from a bundle.
+	module, err := json.Marshal(u.Module)
 	if err != nil {
 		t.Fatal(err)
 	}
-	data, err := json.Marshal(good[0])
+	text, err := json.Marshal(u.Module.Plans[0])
 	if err != nil {
 		t.Fatal(err)
 	}
-	writes := slices.IndexFunc(good[0].Launches[0].Args, func(a plan.Arg) bool { return a.Mode == plan.Write })
+	arg := func(p *plan.Plan, which func(plan.Arg) bool) *plan.Arg {
+		for i := range p.Launches {
+			if j := slices.IndexFunc(p.Launches[i].Args, which); j >= 0 {
+				return &p.Launches[i].Args[j]
+			}
+		}
+		t.Fatal("no such argument")
+		return nil
+	}
+	written := func(p *plan.Plan) *plan.Arg {
+		return arg(p, func(a plan.Arg) bool { return a.Mode == plan.Write && a.Buf.Space == plan.Arena })
+	}
+	weight := func(p *plan.Plan) *plan.Arg {
+		return arg(p, func(a plan.Arg) bool { return a.Buf.Space == plan.Weight })
+	}
 	for _, tc := range []struct {
 		want string
-		edit func(p *plan.Plan)
+		edit func(m *plan.Module, p *plan.Plan)
 	}{
-		{"version 9", func(p *plan.Plan) { p.Version = 9 }},
-		{"outside arena", func(p *plan.Plan) { p.Launches[0].Args[writes].Buf.Offset = p.Arena }},
-		{"outside arena", func(p *plan.Plan) { p.Launches[0].Args[writes].Buf.Offset = -64 }},
-		{"outside arena", func(p *plan.Plan) { p.Arena = 64 }},
-		{"grid 0", func(p *plan.Plan) { p.Launches[0].Grid = 0 }},
-		{`mode "x"`, func(p *plan.Plan) { p.Launches[0].Args[writes].Mode = "x" }},
-		{"no weight", func(p *plan.Plan) { p.Weights = p.Weights[1:] }},
-		{"writes weight", func(p *plan.Plan) {
-			i := slices.IndexFunc(p.Launches[0].Args, func(a plan.Arg) bool { return a.Buf != nil && a.Buf.Space == plan.Weight })
-			p.Launches[0].Args[i].Mode = plan.Update
-		}},
-		{"declared twice", func(p *plan.Plan) { p.States = append(p.States, p.States[0]) }},
+		{"plans of version 9", func(m *plan.Module, _ *plan.Plan) { m.Version = 9 }},
+		{"outside arena", func(_ *plan.Module, p *plan.Plan) { written(p).Buf.Offset = p.Arena }},
+		{"outside arena", func(_ *plan.Module, p *plan.Plan) { written(p).Buf.Offset = -64 }},
+		{"outside arena", func(_ *plan.Module, p *plan.Plan) { written(p).Buf.Bytes = 1 << 62 }},
+		{"outside arena", func(_ *plan.Module, p *plan.Plan) { p.Arena = 64 }},
+		{"arena of -1 bytes", func(_ *plan.Module, p *plan.Plan) { p.Arena = -1 }},
+		{"outside weight ", func(_ *plan.Module, p *plan.Plan) { weight(p).Buf.Bytes++ }},
+		{"grid 0", func(_ *plan.Module, p *plan.Plan) { p.Launches[0].Grid = 0 }},
+		{"kernel -1 of", func(_ *plan.Module, p *plan.Plan) { p.Launches[0].Kernel = -1 }},
+		{`mode "x"`, func(_ *plan.Module, p *plan.Plan) { written(p).Mode = "x" }},
+		{"writes weight", func(_ *plan.Module, p *plan.Plan) { weight(p).Mode = plan.Update }},
+		{"no weight", func(m *plan.Module, _ *plan.Plan) { m.Weights = m.Weights[:1] }},
+		{"is unknown or named twice", func(_ *plan.Module, p *plan.Plan) { p.States = append(p.States, p.States[0]) }},
+		{"the entry has no state", func(_ *plan.Module, p *plan.Plan) { p.States = nil }},
+		{"unknown memory", func(_ *plan.Module, p *plan.Plan) { written(p).Buf.Space = 'x' }},
+		{"declared twice", func(m *plan.Module, _ *plan.Plan) { m.States = append(m.States, m.States[0]) }},
+		{"declared twice", func(m *plan.Module, _ *plan.Plan) { m.Kernels[1].Symbol = m.Kernels[0].Symbol }},
+		{"has 0 bytes", func(m *plan.Module, _ *plan.Plan) { m.Weights[0].Bytes[0] = 0 }},
 	} {
-		p := &plan.Plan{}
-		if err := json.Unmarshal(data, p); err != nil {
+		m, p := &plan.Module{}, &plan.Plan{}
+		if err := errors.Join(json.Unmarshal(module, m), json.Unmarshal(text, p)); err != nil {
 			t.Fatal(err)
 		}
-		if err := p.Check(); err != nil {
-			t.Fatalf("a good plan: %v", err)
+		m.Plans = []*plan.Plan{p}
+		if err := m.Check(); err != nil {
+			t.Fatalf("a good module after JSON: %v", err)
 		}
-		tc.edit(p)
-		if err := p.Check(); err == nil || !strings.Contains(err.Error(), tc.want) {
+		tc.edit(m, p)
+		if err := m.Check(); err == nil || !strings.Contains(err.Error(), tc.want) {
 			t.Errorf("error %v, want %q in it", err, tc.want)
 		}
+	}
+}
+
+// TestOneMemory: steps of one unit that disagree about a pool are refused.
+func TestOneMemory(t *testing.T) {
+	tg, err := target.Lookup("x86-64-v3")
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := passes.Bucket{Entry: "decode", Bind: map[string]int{"B": 1, "R": 4, "P": 2, "N": 9}}
+	_, err = NewUnit(tg).LowerAll(entries(t, "../testdata/tiny-dsv4"), []passes.Bucket{bucket("decode", "B", 2), b})
+	if err == nil || !strings.Contains(err.Error(), "pass select-kernels: graph @decode: state !") || !strings.Contains(err.Error(), "in another") {
+		t.Errorf("two sizes of one pool: %v", err)
 	}
 }

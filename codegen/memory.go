@@ -1,10 +1,84 @@
 package codegen
 
 import (
+	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/kiln-project/kiln/codegen/plan"
+	"github.com/kiln-project/kiln/ir"
+	"github.com/kiln-project/kiln/passes"
 )
+
+// PlanMemory implements passes.Backend: it lays out the arena of a step whose
+// kernels are selected, and adds its plan to the module.
+func (u *Unit) PlanMemory(s *passes.Step) error {
+	l := u.steps[s]
+	if l == nil {
+		return fmt.Errorf("graph @%s: no kernels are selected", s.Graph.Name)
+	}
+	delete(u.steps, s)
+	p := &plan.Plan{Entry: s.Graph.Name, Binding: []plan.Binding{}, States: []int{}}
+	for _, sym := range slices.Sorted(maps.Keys(s.Bind)) {
+		p.Binding = append(p.Binding, plan.Binding{Symbol: sym, Value: s.Bind[sym]})
+	}
+	l.finish(s.Graph, p)
+	u.Module.Plans = append(u.Module.Plans, p)
+	return u.Module.CheckPlan(p)
+}
+
+// finish lays out the arena and fills in the plan. Outputs live to the end, and
+// inputs from before the first launch on.
+func (l *lowerer) finish(g *ir.Graph, p *plan.Plan) {
+	end := len(l.launches)
+	for _, o := range g.Outputs {
+		s := l.operand(o.Value)
+		for _, id := range []int{s.data, s.scales} {
+			if id >= 0 {
+				l.bufs[id].last = end
+			}
+		}
+	}
+	for _, in := range g.Inputs {
+		for _, id := range []int{l.values[in].data, l.values[in].scales} {
+			if id >= 0 {
+				l.bufs[id].first = -1
+			}
+		}
+	}
+	p.Arena = layout(l.bufs)
+	tensor := func(name string, v *ir.Value) plan.Tensor {
+		s := l.values[v]
+		t := plan.Tensor{Name: name, Type: v.Type.String(), Data: l.slice(s.data)}
+		if s.scales >= 0 {
+			sc := l.slice(s.scales)
+			t.Scales = &sc
+		}
+		return t
+	}
+	for _, v := range g.Inputs {
+		p.Inputs = append(p.Inputs, tensor(v.Name, v))
+	}
+	for _, o := range g.Outputs {
+		p.Outputs = append(p.Outputs, tensor(o.Name, o.Value))
+	}
+	for _, v := range g.States {
+		p.States = append(p.States, l.bufs[l.values[v].data].index)
+	}
+	for i := range l.launches {
+		for j, r := range l.args[i] {
+			if r.buf >= 0 {
+				l.launches[i].Args[j].Buf = l.slice(r.buf)
+			}
+		}
+	}
+	p.Launches = l.launches
+}
+
+func (l *lowerer) slice(id int) plan.Slice {
+	b := &l.bufs[id]
+	return plan.Slice{Space: b.space, Index: b.index, Part: b.part, Offset: b.offset, Bytes: b.bytes}
+}
 
 // arenaAlign is the alignment of arena buffers: a cache line, and the widest
 // vector access.

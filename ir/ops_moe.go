@@ -127,7 +127,13 @@ func init() {
 				return []Type{T(F32, x.Dims...)}, firstErr(o.wantDims(1, e, i, d), o.wantDims(2, e, i, d), o.wantDims(3, e, d, i), o.wantDims(4, x.Dims[0], ids.Dims[1]), o.wantDims(5, ids.Dims...), o.wantBlocks(0, 1, actBlock), o.wantBlocks(1, 1, actBlock))
 			},
 			Decompose: decomposeExperts,
-			Limit:     Limit{Kind: BF16ULP, Bound: 0.995},
+			// The decomposition runs every expert; an implementation, the chosen ones.
+			Flops: func(o *Op) int64 {
+				rows, _ := o.Args[4].Type.Size()
+				expert, _ := o.Args[1].Type.With(o.Args[1].Type.Dims[1:]...).Size()
+				return 3 * 2 * int64(rows) * int64(expert)
+			},
+			Limit: Limit{Kind: BF16ULP, Bound: 0.995},
 		},
 	)
 }

@@ -30,7 +30,9 @@ type OpDef struct {
 	Decompose func(b *Builder, o *Op) []*Value
 
 	// Flops is the op's arithmetic cost once its shapes are integers: floating
-	// point operations, a multiply-add counting 2. Nil means data movement.
+	// point operations, a multiply-add counting 2. Nil means that a composite
+	// costs what its decomposition does, and that a primitive moves data. Only a
+	// composite of matrix products that needs less than its decomposition has one.
 	Flops func(o *Op) int64
 
 	// Limit is the error an implementation form of this op may have against its

@@ -1,32 +1,30 @@
 package passes
 
-import "github.com/kiln-project/kiln/ir"
-
 // Pass is one row of the pass table. Its name is part of the user interface.
 type Pass struct {
 	Name string
 	Doc  string
-	Run  func(*Module) error
+	// Required passes cannot be left out: what follows does not work without.
+	Required bool
+	// On says what the pass works on.
+	On  Stage
+	Run func(*Module) error
 }
 
-// Module is what passes work on: the entries of one model, and the pack graph
-// that is evaluated once when weights are bound.
-type Module struct {
-	Entries []*ir.Graph
-	Pack    *ir.Graph // nil until a pass hoists something
-}
+// Stage is a part of the pipeline.
+type Stage uint8
+
+// The stages, in order.
+const (
+	Graphs Stage = iota // entries with symbolic extents, and the pack graph
+	Steps               // entries bound to a bucket, made by bind, for one target
+)
 
 // Table lists the passes in the order in which they run.
 var Table = []Pass{
-	{"hoist-pack", "Moves weight-only values out of the entries into the pack graph, each once.", hoistPack},
-}
+	{"hoist-pack", "Moves weight-only values out of the entries into the pack graph, each once.", true, Graphs, hoistPack},
 
-// Run applies every pass in order and verifies each graph after each pass.
-func Run(m *Module) error {
-	for _, p := range Table {
-		if err := runOne(p, m); err != nil {
-			return err
-		}
-	}
-	return nil
+	{"bind", "Gives the symbols of an entry the integers of every bucket.", true, Steps, bind},
+	{"select-kernels", "Chooses a kernel form for every op; a composite that no form takes is decomposed.", true, Steps, selectKernels},
+	{"plan-memory", "Places every buffer: pools and weights once per bundle, the rest in an arena, by liveness.", true, Steps, planMemory},
 }

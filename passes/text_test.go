@@ -5,6 +5,8 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -19,9 +21,13 @@ var update = flag.Bool("update", false, "rewrite the expected sections of the te
 // The text cases of a pass are testdata/NAME/*.txtar: what the case shows, then
 // before.kir with one or more entries (a graph @pack is the pack graph), then
 // what the pass makes of it: after.kir with the entries and the pack graph, or
-// error.
+// error. A case of bind has buckets, a line each, before before.kir, and the
+// steps after it. The cases of what a backend does are beside package codegen.
 func TestTextCases(t *testing.T) {
 	for _, p := range Table {
+		if p.On == Steps && p.Name != "bind" {
+			continue
+		}
 		files, err := filepath.Glob(filepath.Join("testdata", p.Name, "*.txtar"))
 		if err != nil {
 			t.Fatal(err)
@@ -41,22 +47,40 @@ func textCase(t *testing.T, p Pass, file string) {
 		t.Fatal(err)
 	}
 	arc := txtar.Parse(text)
+	var buckets []txtar.File
+	if len(arc.Files) > 0 && arc.Files[0].Name == "buckets" {
+		buckets, arc.Files = arc.Files[:1:1], arc.Files[1:]
+	}
 	if len(arc.Files) == 0 || arc.Files[0].Name != "before.kir" || len(arc.Comment) == 0 {
 		t.Fatalf("%s: want a comment, then the section before.kir", file)
 	}
 	m := module(t, file, string(arc.Files[0].Data))
+	for _, b := range buckets {
+		m.Buckets = parseBuckets(t, string(b.Data))
+	}
 	got := txtar.File{Name: "after.kir"}
 	if err := runOne(p, m); err != nil {
 		got = txtar.File{Name: "error", Data: []byte(err.Error() + "\n")}
 	} else {
+		if p.Name == "bind" {
+			m.Entries = nil
+			for _, s := range m.Steps {
+				m.Entries = append(m.Entries, s.Graph)
+			}
+		}
 		got.Data = []byte(moduleText(m))
 		// What a pass prints can be read again.
-		back := module(t, file, string(got.Data))
-		if diff := cmp.Diff(string(got.Data), moduleText(back)); diff != "" {
-			t.Errorf("after.kir does not round-trip, -printed +read:\n%s", diff)
+		for _, g := range append(slices.Clone(m.Entries), m.Pack) {
+			if g == nil {
+				continue
+			}
+			back := moduleText(module(t, file, ir.Text(g)))
+			if diff := cmp.Diff(ir.Text(g), back); diff != "" {
+				t.Errorf("after.kir does not round-trip, -printed +read:\n%s", diff)
+			}
 		}
 	}
-	want := txtar.Format(&txtar.Archive{Comment: arc.Comment, Files: []txtar.File{arc.Files[0], got}})
+	want := txtar.Format(&txtar.Archive{Comment: arc.Comment, Files: append(buckets, arc.Files[0], got)})
 	if bytes.Equal(want, text) {
 		return
 	}
@@ -67,6 +91,26 @@ func textCase(t *testing.T, p Pass, file string) {
 		return
 	}
 	t.Errorf("%s: -file +pass (rewrite with -update):\n%s", file, cmp.Diff(string(text), string(want)))
+}
+
+// parseBuckets reads lines like "decode B=4 R=1".
+func parseBuckets(t *testing.T, text string) []Bucket {
+	t.Helper()
+	var out []Bucket
+	for line := range strings.Lines(text) {
+		fields := strings.Fields(line)
+		b := Bucket{Entry: fields[0], Bind: map[string]int{}}
+		for _, f := range fields[1:] {
+			name, value, _ := strings.Cut(f, "=")
+			n, err := strconv.Atoi(value)
+			if err != nil {
+				t.Fatalf("bucket %q: %v", line, err)
+			}
+			b.Bind[name] = n
+		}
+		out = append(out, b)
+	}
+	return out
 }
 
 // module reads entries and, if there is one, the pack graph.

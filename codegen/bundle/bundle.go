@@ -2,10 +2,11 @@
 //
 //	manifest.json             what was compiled, from what, with what
 //	config.json               the model's config, as it was
-//	pack.kir                  what is computed from weights alone when they are bound
+//	TARGET/pack.kir           what is computed from weights alone when they are bound
+//	TARGET/module.json        pools, weights and kernels, which all plans share
 //	TARGET/plan-NNN.json      one plan per entry and bucket
 //	TARGET/kernels.so         or kernels.hsaco: the code
-//	TARGET/kernels.json       the kernels: symbol, form, static parameters
+//	TARGET/ir/                with --emit: graphs, LLVM IR and instructions
 package bundle
 
 import (
@@ -20,12 +21,10 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-
-	"github.com/kiln-project/kiln/codegen/plan"
 )
 
 // Format is the version of the folder's layout.
-const Format = 1
+const Format = 2
 
 // Manifest is manifest.json. Two compilations of equal input write equal bytes.
 type Manifest struct {
@@ -53,26 +52,11 @@ type Settings struct {
 	Prefill   []int  `json:"prefill"`
 }
 
-// Code is what a bundle holds for one target.
-type Code struct {
-	Plans   []*plan.Plan
-	Object  []byte
-	Kernels []Kernel
-}
-
-// Kernel describes one kernel of the code object.
-type Kernel struct {
-	Symbol string `json:"symbol"`
-	Form   string `json:"form"`
-	Spec   string `json:"spec"`
-}
-
 // Bundle is a whole bundle in memory.
 type Bundle struct {
 	Manifest Manifest
 	Config   []byte
-	Pack     string // .kir text; "" if nothing is packed
-	Code     map[string]*Code
+	Code     map[string]Files // by target
 }
 
 // objectName is the code object's file for a target.
@@ -125,30 +109,14 @@ func (b *Bundle) writeTo(dir string) error {
 		}
 		return os.WriteFile(path, data, 0o644)
 	}
-	putJSON := func(name string, v any, indent bool) error {
-		var buf bytes.Buffer
-		enc := json.NewEncoder(&buf)
-		enc.SetEscapeHTML(false)
-		if indent {
-			enc.SetIndent("", "  ")
-		}
-		if err := enc.Encode(v); err != nil {
-			return err
-		}
-		return put(name, buf.Bytes())
-	}
 	errs := []error{put("config.json", b.Config)}
-	if b.Pack != "" {
-		errs = append(errs, put("pack.kir", []byte(b.Pack)))
-	}
 	for _, t := range b.Manifest.Targets {
-		c := b.Code[t]
-		errs = append(errs, put(filepath.Join(t, objectName(t)), c.Object), putJSON(filepath.Join(t, "kernels.json"), c.Kernels, true))
-		for i, p := range c.Plans {
-			errs = append(errs, putJSON(filepath.Join(t, fmt.Sprintf("plan-%03d.json", i)), p, false))
+		for _, f := range b.Code[t] {
+			errs = append(errs, put(filepath.Join(t, filepath.FromSlash(f.Name)), f.Data))
 		}
 	}
-	errs = append(errs, putJSON(manifestName, b.Manifest, true)) // last: it holds the digests
+	manifest, err := marshal(b.Manifest, true) // last: it holds the digests
+	errs = append(errs, err, put(manifestName, manifest))
 	return errors.Join(errs...)
 }
 
@@ -178,7 +146,7 @@ func (b *Bundle) read(dir, name string) ([]byte, error) {
 
 // ReadManifest reads a bundle's manifest and config only.
 func ReadManifest(dir string) (*Bundle, error) {
-	b := &Bundle{Code: map[string]*Code{}}
+	b := &Bundle{Code: map[string]Files{}}
 	path := filepath.Join(dir, manifestName)
 	data, err := os.ReadFile(path)
 	if err != nil {
@@ -193,62 +161,41 @@ func ReadManifest(dir string) (*Bundle, error) {
 	if b.Config, err = b.read(dir, "config.json"); err != nil {
 		return nil, err
 	}
-	if _, packed := b.Manifest.Files["pack.kir"]; packed {
-		pack, err := b.read(dir, "pack.kir")
-		if err != nil {
-			return nil, err
-		}
-		b.Pack = string(pack)
-	}
 	return b, nil
 }
 
 // ReadCode reads what a bundle holds for a target; every plan is checked.
 func (b *Bundle) ReadCode(dir, target string) (*Code, error) {
-	found := false
-	for _, t := range b.Manifest.Targets {
-		found = found || t == target
-	}
-	if !found {
+	if !slices.Contains(b.Manifest.Targets, target) {
 		return nil, fmt.Errorf("%s: compiled for %v, not for %s", dir, b.Manifest.Targets, target)
 	}
-	c := &Code{}
-	var err error
-	if c.Object, err = b.read(dir, target+"/"+objectName(target)); err != nil {
-		return nil, err
-	}
-	data, err := b.read(dir, target+"/kernels.json")
-	if err == nil {
-		err = decode(target+"/kernels.json", data, &c.Kernels)
-	}
-	if err != nil {
-		return nil, err
-	}
+	var files Files
 	for _, name := range slices.Sorted(maps.Keys(b.Manifest.Files)) {
-		if !strings.HasPrefix(name, target+"/plan-") {
+		rest, ok := strings.CutPrefix(name, target+"/")
+		if !ok || strings.HasPrefix(rest, emitFolder) {
 			continue
 		}
 		data, err := b.read(dir, name)
 		if err != nil {
 			return nil, err
 		}
-		p := &plan.Plan{}
-		if err := decode(name, data, p); err != nil {
-			return nil, err
-		}
-		if err := p.Check(); err != nil {
-			return nil, fmt.Errorf("%s: %w", name, err)
-		}
-		if p.Target != target {
-			return nil, fmt.Errorf("%s: is for %s, not %s", name, p.Target, target)
-		}
-		c.Plans = append(c.Plans, p)
+		files = append(files, File{rest, data})
 	}
-	if len(c.Plans) == 0 {
-		return nil, fmt.Errorf("%s: no plans for %s", dir, target)
+	b.Code[target] = files
+	c, err := files.Decode(target)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %s: %w", dir, target, err)
 	}
-	b.Code[target] = c
 	return c, nil
+}
+
+// Emitted returns a file that was kept with --emit, such as "ll/NAME.ll".
+func (b *Bundle) Emitted(dir, target, name string) ([]byte, error) {
+	path := target + "/" + emitFolder + name
+	if _, ok := b.Manifest.Files[path]; !ok {
+		return nil, fmt.Errorf("%s has no %s", dir, path)
+	}
+	return b.read(dir, path)
 }
 
 // decode refuses unknown fields and text after the value.

@@ -7,52 +7,78 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/kiln-project/kiln/codegen/plan"
 )
 
 const testTarget = "x86-64-v3"
 
-func sample() *Bundle {
+func code() *Code {
+	arena := func(offset int64) plan.Slice { return plan.Slice{Space: plan.Arena, Offset: offset, Bytes: 64} }
 	p := &plan.Plan{
-		Version: plan.Version, Entry: "decode", Target: testTarget, Arena: 128,
-		Binding:  []plan.Binding{{Symbol: "B", Value: 1}},
-		Inputs:   []plan.Tensor{{Name: "x", Type: "f32[16]", Data: plan.Slice{Space: plan.Arena, Bytes: 64}}},
-		Outputs:  []plan.Tensor{{Name: "y", Type: "f32[16]", Data: plan.Slice{Space: plan.Arena, Offset: 64, Bytes: 64}}},
-		Launches: []plan.Launch{{Kernel: "k", Form: "f", Op: "neg", Grid: 1, Args: []plan.Arg{{Buf: &plan.Slice{Space: plan.Arena, Bytes: 64}, Mode: plan.Read}, {Buf: &plan.Slice{Space: plan.Arena, Offset: 64, Bytes: 64}, Mode: plan.Write}, {Int: 16}}}},
+		Entry: "decode", Arena: 128, Binding: []plan.Binding{{Symbol: "B", Value: 1}}, States: []int{},
+		Inputs:   []plan.Tensor{{Name: "x", Type: "f32[16]", Data: arena(0)}},
+		Outputs:  []plan.Tensor{{Name: "y", Type: "f32[16]", Data: arena(64)}},
+		Launches: []plan.Launch{{Op: "neg", Grid: 1, Args: []plan.Arg{{Buf: arena(0), Mode: plan.Read}, {Buf: arena(64), Mode: plan.Write}, {Int: 16}}}},
+	}
+	return &Code{
+		Module: &plan.Module{
+			Version: plan.Version, Target: testTarget, Kernels: []plan.Kernel{{Symbol: "k", Form: "f", Spec: "s"}}, Plans: []*plan.Plan{p},
+			States: []plan.Storage{}, Weights: []plan.Storage{{Name: "w", Type: "f32[4]", Bytes: [2]int64{16, 0}}}, Decomposed: []plan.Decomposed{},
+		},
+		Object: []byte("object"), Pack: "graph @pack\n",
+	}
+}
+
+func sample(t *testing.T) *Bundle {
+	t.Helper()
+	files, err := code().Encode()
+	if err != nil {
+		t.Fatal(err)
 	}
 	return &Bundle{
 		Manifest: Manifest{Format: Format, Kiln: "test", LLVM: "LLVM", Model: "m", Targets: []string{testTarget}, Settings: Settings{Numerics: "production", Batch: []int{1}, Prefill: []int{16}}, OrderClass: map[string]string{"decode": "step"}},
-		Config:   []byte("{}\n"), Pack: "graph @pack\n",
-		Code: map[string]*Code{testTarget: {Plans: []*plan.Plan{p}, Object: []byte("object"), Kernels: []Kernel{{Symbol: "k", Form: "f", Spec: "s"}}}},
+		Config:   []byte("{}\n"),
+		Code:     map[string]Files{testTarget: files.Emit("ll/k.ll", []byte("; k\n"))},
 	}
 }
 
 func write(t *testing.T) (*Bundle, string) {
 	t.Helper()
-	b, dir := sample(), filepath.Join(t.TempDir(), "m.kiln")
+	b, dir := sample(t), filepath.Join(t.TempDir(), "m.kiln")
 	if err := b.Write(dir); err != nil {
 		t.Fatal(err)
 	}
 	return b, dir
 }
 
-func read(dir string) (*Bundle, error) {
+func read(dir string) (*Bundle, *Code, error) {
 	b, err := ReadManifest(dir)
-	if err == nil {
-		_, err = b.ReadCode(dir, testTarget)
+	if err != nil {
+		return nil, nil, err
 	}
-	return b, err
+	c, err := b.ReadCode(dir, testTarget)
+	return b, c, err
 }
 
 func TestRoundTrip(t *testing.T) {
 	want, dir := write(t)
-	got, err := read(dir)
+	got, c, err := read(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if d := cmp.Diff(want, got); d != "" {
+	if d := cmp.Diff(code(), c); d != "" {
 		t.Error(d)
+	}
+	if d := cmp.Diff(want.Manifest, got.Manifest); d != "" {
+		t.Error(d)
+	}
+	if ll, err := got.Emitted(dir, testTarget, "ll/k.ll"); err != nil || string(ll) != "; k\n" {
+		t.Errorf("emitted %q, %v", ll, err)
+	}
+	if _, err := got.Emitted(dir, testTarget, "s/k.s"); err == nil || !strings.Contains(err.Error(), "has no "+testTarget+"/ir/s/k.s") {
+		t.Errorf("not emitted: %v", err)
 	}
 	if err := want.Write(dir); err != nil {
 		t.Errorf("a bundle is not replaced: %v", err)
@@ -60,6 +86,28 @@ func TestRoundTrip(t *testing.T) {
 	left, err := filepath.Glob(filepath.Join(filepath.Dir(dir), ".kiln-*"))
 	if err != nil || len(left) > 0 {
 		t.Errorf("left over: %v, %v", left, err)
+	}
+}
+
+// TestArchive: the cache's form of a target's files, whole and cut short.
+func TestArchive(t *testing.T) {
+	want := sample(t).Code[testTarget]
+	data, err := want.Archive()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := FromArchive(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Error(d)
+	}
+	for n := 0; n < len(data); n += 97 {
+		cut, err := FromArchive(data[:n])
+		if err == nil && !cmp.Equal(cut, want[:len(cut):len(cut)], cmpopts.EquateEmpty()) {
+			t.Errorf("of the first %d of %d bytes other files are read", n, len(data))
+		}
 	}
 }
 
@@ -82,14 +130,14 @@ func TestRefuses(t *testing.T) {
 		}, `unknown field "formt"`},
 		{"other format", func(dir string) error {
 			return os.WriteFile(filepath.Join(dir, "manifest.json"), []byte(`{"format": 99}`), 0o644)
-		}, "format 99, this kiln reads 1"},
+		}, "format 99, this kiln reads 2"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			_, dir := write(t)
 			if err := tc.damage(dir); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := read(dir); err == nil || !strings.Contains(err.Error(), tc.want) {
+			if _, _, err := read(dir); err == nil || !strings.Contains(err.Error(), tc.want) {
 				t.Errorf("error %v, want %q in it", err, tc.want)
 			}
 		})
@@ -106,7 +154,7 @@ func TestRefuses(t *testing.T) {
 	if err := os.Mkdir(other, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := sample().Write(other); err == nil || !strings.Contains(err.Error(), "is not a bundle") {
+	if err := sample(t).Write(other); err == nil || !strings.Contains(err.Error(), "is not a bundle") {
 		t.Errorf("writing over a folder: %v", err)
 	}
 }

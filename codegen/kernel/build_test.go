@@ -110,24 +110,28 @@ func run(t *testing.T, units []unit) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		d := host.NewDevice(lib)
+		mod := &plan.Module{Version: plan.Version, Target: name}
+		for i := range units {
+			mod.Kernels = append(mod.Kernels, plan.Kernel{Symbol: fmt.Sprintf("unit%d", i)})
+		}
+		d := host.NewDevice(lib, mod)
 		for i, u := range units {
-			t.Run(u.name+"/"+name, func(t *testing.T) { u.check(t, launch(t, d, fmt.Sprintf("unit%d", i), u)) })
+			t.Run(u.name+"/"+name, func(t *testing.T) { u.check(t, launch(t, d, i, u)) })
 		}
 		d.Close()
 	}
 }
 
 // launch runs one unit.
-func launch(t *testing.T, d *host.Device, symbol string, u unit) *eval.Tensor {
+func launch(t *testing.T, d *host.Device, kernel int, u unit) *eval.Tensor {
 	t.Helper()
-	p := &plan.Plan{Version: plan.Version, Entry: "unit"}
-	l := plan.Launch{Kernel: symbol, Grid: 1}
+	p := &plan.Plan{Entry: "unit"}
+	l := plan.Launch{Kernel: kernel, Grid: 1}
 	add := func(typ ir.Type, mode plan.Mode) plan.Tensor {
 		n, _ := typ.Size()
 		s := plan.Slice{Space: plan.Arena, Offset: p.Arena, Bytes: int64(n*typ.DType.Bits()+7) / 8}
 		p.Arena += (s.Bytes + 63) / 64 * 64
-		l.Args = append(l.Args, plan.Arg{Buf: &s, Mode: mode})
+		l.Args = append(l.Args, plan.Arg{Buf: s, Mode: mode})
 		return plan.Tensor{Type: typ.String(), Data: s}
 	}
 	in := map[string]*eval.Tensor{}

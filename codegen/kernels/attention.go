@@ -29,7 +29,7 @@ func lowerCompress(l Lowering, o *ir.Op) error {
 	}
 	l.Launch(Launch{
 		Name: "compress", Spec: fmt.Sprintf("w%d d%d s%d overlap%v", w, d, s, overlap), Grid: e, Work: int64(e * s * d * 16),
-		In: in, Out: []Ref{l.Buf(o.Results[0])},
+		In: in, Out: []Ref{l.Buf(o.Results[0])}, Touched: map[Ref]int64{in[0]: int64(e * s * d * 4), in[1]: int64(e * s * d * 4)},
 		Body: func(k *kernel.K, b []*kernel.Buf, _ []kernel.V) {
 			old, own := b[4].At(k.Mul(k.Group(), k.Int(s))), b[5].At(k.Mul(k.Group(), k.Int(s)))
 			// members calls f with the k and g columns of each member.
@@ -78,9 +78,11 @@ func lowerIndexerScores(l Lowering, o *ir.Op) error {
 	q, n := dims(o.Args[0]), dims(o.Args[3])[1]
 	t, h, d := q[0], q[1], q[2]
 	chunks := (n + scoreChunk - 1) / scoreChunk
+	keys := l.Buf(o.Args[2])
 	l.Launch(Launch{
 		Name: "indexer_scores", Spec: fmt.Sprintf("h%d d%d", h, d), Grid: t * chunks, Work: int64(t * n * h * d),
-		In: []Ref{l.Buf(o.Args[0]), l.Buf(o.Args[1]), l.Buf(o.Args[2]), l.Buf(o.Args[3])}, Out: []Ref{l.Buf(o.Results[0])}, Ints: []int{n},
+		In: []Ref{l.Buf(o.Args[0]), l.Buf(o.Args[1]), keys, l.Buf(o.Args[3])}, Out: []Ref{l.Buf(o.Results[0])}, Ints: []int{n},
+		Touched: map[Ref]int64{keys: int64(t * n * d * 2)},
 		Body: func(k *kernel.K, b []*kernel.Buf, ints []kernel.V) {
 			n := ints[0]
 			chunks := k.UDiv(k.Add(n, k.Int(scoreChunk-1)), k.Int(scoreChunk))
@@ -136,14 +138,18 @@ func lowerAttention(l Lowering, o *ir.Op) error {
 	scale := o.Float("scale")
 	in := []Ref{l.Buf(o.Args[0]), l.Buf(o.Args[1])}
 	var widths []int
+	touched := map[Ref]int64{}
 	for i := 2; i < len(o.Args); i += 2 {
-		in = append(in, l.Buf(o.Args[i]), l.Buf(o.Args[i+1]))
-		widths = append(widths, dims(o.Args[i+1])[1])
+		kv, width := l.Buf(o.Args[i]), dims(o.Args[i+1])[1]
+		in = append(in, kv, l.Buf(o.Args[i+1]))
+		widths = append(widths, width)
+		touched[kv] += kv.DT.Bytes(t * width * d)
 	}
 	columns := attentionColumns(o)
 	l.Launch(Launch{
 		Name: "sparse_attention", Spec: fmt.Sprintf("h%d d%d sets%d scale%g", h, d, len(widths), scale), Grid: t * h, Work: int64(t * h * columns * d),
 		In: in, Out: []Ref{l.Buf(o.Results[0]), l.Scratch(ir.F32, t*h*columns)}, Ints: append([]int{columns}, widths...),
+		Touched: touched,
 		Body: func(k *kernel.K, b []*kernel.Buf, ints []kernel.V) {
 			token, head := k.UDiv(k.Group(), k.Int(h)), k.URem(k.Group(), k.Int(h))
 			q := b[0].At(k.Mul(k.Group(), k.Int(d)))

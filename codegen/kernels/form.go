@@ -47,6 +47,10 @@ type Launch struct {
 	In   []Ref
 	Out  []Ref
 	Ints []int
+	// Touched is how many bytes at most are read or written of memory that the
+	// launch does not go through as a whole, such as a table of which it gathers
+	// rows.
+	Touched map[Ref]int64
 	// Body builds the kernel: bufs are In then Out, ints the Ints.
 	Body func(k *kernel.K, bufs []*kernel.Buf, ints []kernel.V)
 }

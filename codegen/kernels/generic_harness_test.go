@@ -276,13 +276,13 @@ func load(t testing.TB, name string, graphs ...*ir.Graph) (*host.Device, []*plan
 	u := codegen.NewUnit(mustTarget(t, name))
 	var plans []*plan.Plan
 	for _, g := range graphs {
-		pl, err := u.Lower(g, nil)
+		pl, err := u.Lower(g)
 		if err != nil {
 			t.Fatalf("%v\n%s", err, ir.Text(g))
 		}
 		plans = append(plans, pl)
 	}
-	return host.NewDevice(buildHost(t, u)), plans
+	return host.NewDevice(buildHost(t, u), u.Module), plans
 }
 
 // execute runs a plan on copies of the states and returns those after it.
@@ -293,7 +293,7 @@ func execute(t testing.TB, d *host.Device, pl *plan.Plan, in, before map[string]
 		t.Fatal(err)
 	}
 	defer prog.Close()
-	st, err := host.NewState(pl)
+	st, err := d.NewState(pl)
 	if err != nil {
 		t.Fatal(err)
 	}

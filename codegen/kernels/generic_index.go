@@ -43,9 +43,11 @@ func lowerGatherRows(l Lowering, o *ir.Op) error {
 	table, rows := o.Args[0], o.Args[1]
 	width, unit := rowUnits(table)
 	s := spreadOver(l.Target(), product(dims(rows)), width, 1)
+	from := bits(l.Buf(table), unit)
 	l.Launch(Launch{
 		Name: "gather_rows", Spec: string(s.mode), Grid: s.grid(), Work: int64(s.rows * width),
-		In: []Ref{bits(l.Buf(table), unit), l.Buf(rows)}, Out: []Ref{bits(l.Buf(o.Results[0]), unit)}, Ints: append(s.ints(), dims(table)[0]),
+		In: []Ref{from, l.Buf(rows)}, Out: []Ref{bits(l.Buf(o.Results[0]), unit)}, Ints: append(s.ints(), dims(table)[0]),
+		Touched: map[Ref]int64{from: int64(s.rows * width * unit)},
 		Body: func(k *kernel.K, b []*kernel.Buf, ints []kernel.V) {
 			s.each(k, ints, func(row kernel.V) func(col, at kernel.V) {
 				ok, from := inRows(k, b[1].Load(row), ints[spreadInts])
@@ -69,9 +71,11 @@ func lowerScatterRows(l Lowering, o *ir.Op) error {
 	}
 	width, unit := rowUnits(pool)
 	s := spreadOver(l.Target(), dims(slots)[0], width, 1)
+	into := bits(l.Buf(o.Results[0]), unit)
 	l.Launch(Launch{
 		Name: "scatter_rows", Spec: string(s.mode), Grid: s.grid(), Work: int64(s.rows * width),
-		In: []Ref{bits(l.Buf(rows), unit), l.Buf(slots)}, Out: []Ref{bits(l.Buf(o.Results[0]), unit)}, Ints: append(s.ints(), dims(pool)[0]),
+		In: []Ref{bits(l.Buf(rows), unit), l.Buf(slots)}, Out: []Ref{into}, Ints: append(s.ints(), dims(pool)[0]),
+		Touched: map[Ref]int64{into: int64(s.rows * width * unit)},
 		Body: func(k *kernel.K, b []*kernel.Buf, ints []kernel.V) {
 			s.each(k, ints, func(row kernel.V) func(col, at kernel.V) {
 				ok, to := inRows(k, b[1].Load(row), ints[spreadInts])

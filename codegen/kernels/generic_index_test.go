@@ -152,18 +152,18 @@ func TestScatterOfNothing(t *testing.T) {
 	at := c.input(intsOf(t, ir.I32, []int64{-1, -1, -1}, 3))
 	c.b.Update(s, c.b.Op1("scatter_rows", nil, s, at, c.input(random(t, r, patterns, ir.BF16, 3, 7))))
 	u := codegen.NewUnit(mustTarget(t, "x86-64-v3"))
-	pl, err := u.Lower(c.graph(), nil)
+	pl, err := u.Lower(c.graph())
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := host.NewDevice(buildHost(t, u))
+	d := host.NewDevice(buildHost(t, u), u.Module)
 	defer d.Close()
 	prog, err := d.Load(pl)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer prog.Close()
-	st, err := host.NewState(pl)
+	st, err := d.NewState(pl)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -49,7 +49,7 @@ func newDAG(t testing.TB, seed uint64) *dag {
 	input(random(t, r, patterns, pickOne(r, append(codeTypes, ir.E8M0)...), m, n))
 	input(randomScaled(t, r, ordinary, pickOne(r, codeTypes...), pickOne(r, 1, 2), pickOne(r, 2, 3, 8), 2, m, n))
 	for i := range r.IntN(3) {
-		name := fmt.Sprintf("s%d", i)
+		name := fmt.Sprintf("s%d.%d", seed, i) // a unit has one pool of a name
 		x := random(t, r, ordinary, pickOne(r, ir.F32, ir.BF16, ir.I32), m+1, n)
 		d.states[name] = x
 		s := d.b.State(name, x.Type())

@@ -63,7 +63,7 @@ func TestGPUCode(t *testing.T) {
 	for _, name := range []string{"gfx942", "gfx950"} {
 		u := codegen.NewUnit(mustTarget(t, name))
 		for _, g := range graphs {
-			if _, err := u.Lower(g, nil); err != nil {
+			if _, err := u.Lower(g); err != nil {
 				t.Fatalf("%v\n%s", err, ir.Text(g))
 			}
 		}
@@ -173,7 +173,7 @@ func TestRefused(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, err = codegen.NewUnit(mustTarget(t, "gfx950")).Lower(g, nil)
+		_, err = codegen.NewUnit(mustTarget(t, "gfx950")).Lower(g)
 		if err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("error %v, want %q", err, c.want)
 		}
@@ -207,11 +207,11 @@ func TestRowsAreNotInTheCode(t *testing.T) {
 	}
 	for _, name := range []string{"x86-64-v3", "gfx950"} {
 		u := codegen.NewUnit(mustTarget(t, name))
-		if _, err := u.Lower(build(5), nil); err != nil {
+		if _, err := u.Lower(build(5)); err != nil {
 			t.Fatal(err)
 		}
 		n := len(u.Kernels)
-		if _, err := u.Lower(build(67), nil); err != nil {
+		if _, err := u.Lower(build(67)); err != nil {
 			t.Fatal(err)
 		}
 		for _, k := range u.Kernels[n:] {

@@ -36,12 +36,14 @@ func lowerGate(l Lowering, o *ir.Op) error {
 	logits := l.Scratch(ir.F32, t*e)
 	matmul(l, matProduct{x: l.Buf(o.Args[0]), w: l.Buf(o.Args[1]), y: logits, m: t, n: e, k: x[1]})
 	in := []Ref{logits, l.Buf(o.Args[2])} // bias, or the table of ids
+	touched := map[Ref]int64{}
 	if hash {
 		in = append(in, l.Buf(o.Args[3]))
+		touched[in[1]] = in[1].DT.Bytes(t * n)
 	}
 	l.Launch(Launch{
 		Name: o.Def.Name, Spec: fmt.Sprintf("e%d k%d scale%g", e, n, scale), Grid: t, Work: int64(t * e * (n + 32)),
-		In: in, Out: []Ref{l.Buf(o.Results[0]), l.Buf(o.Results[1])},
+		In: in, Out: []Ref{l.Buf(o.Results[0]), l.Buf(o.Results[1])}, Touched: touched,
 		Body: func(k *kernel.K, b []*kernel.Buf, _ []kernel.V) {
 			logit := b[0].At(k.Mul(k.Group(), k.Int(e)))
 			ids, weights := b[len(b)-2].At(k.Mul(k.Group(), k.Int(n))), b[len(b)-1].At(k.Mul(k.Group(), k.Int(n)))
@@ -230,9 +232,11 @@ func expertProduct(l Lowering, w *ir.Value, ids, x, y Ref, pairs, share int) {
 	n, kd := ws[1], ws[2]
 	tiles := (n + expertTileN - 1) / expertTileN
 	scaleRows, scaleCols := (n+block[0]-1)/block[0], (kd+block[1]-1)/block[1]
+	codes, scales, chosen := l.Buf(w), l.Scales(w), min(ws[0], pairs) // experts at most
 	l.Launch(Launch{
 		Name: "expert_product", Spec: fmt.Sprintf("n%d k%d block%v share%d", n, kd, block, share), Grid: pairs * tiles, Work: int64(pairs) * int64(n) * int64(kd),
-		In: []Ref{ids, x, l.Buf(w), l.Scales(w)}, Out: []Ref{y},
+		In: []Ref{ids, x, codes, scales}, Out: []Ref{y},
+		Touched: map[Ref]int64{codes: codes.DT.Bytes(chosen * n * kd), scales: int64(chosen * scaleRows * scaleCols)},
 		Body: func(k *kernel.K, b []*kernel.Buf, _ []kernel.V) {
 			pair := k.UDiv(k.Group(), k.Int(tiles))
 			n0 := k.Mul(k.URem(k.Group(), k.Int(tiles)), k.Int(expertTileN))

@@ -1,100 +1,121 @@
 package plan
 
-import (
-	"fmt"
-	"strings"
-)
+import "fmt"
 
-// Check validates a plan that was read from a file: version, and every slice
-// inside the memory it names. sizes of pools and weights come from the plan's
-// own tensors.
-func (p *Plan) Check() error {
-	if p.Version != Version {
-		return fmt.Errorf("plan %s: version %d, this kiln reads %d", p.Entry, p.Version, Version)
+// Check validates a module that was read from files, its plans included: the
+// version, and every slice inside the memory that it names.
+func (m *Module) Check() error {
+	if m.Version != Version {
+		return fmt.Errorf("plans of version %d, this kiln reads %d: compile again", m.Version, Version)
 	}
-	if p.Arena < 0 {
-		return fmt.Errorf("plan %s: arena of %d bytes", p.Entry, p.Arena)
-	}
-	c := checker{p: p, size: map[string]int64{}}
 	for _, list := range []struct {
 		space Space
-		ts    []Tensor
-	}{{State, p.States}, {Weight, p.Weights}} {
-		for _, t := range list.ts {
-			if err := c.declare(list.space, t); err != nil {
-				return err
+		s     []Storage
+	}{{State, m.States}, {Weight, m.Weights}} {
+		seen := map[string]bool{}
+		for _, s := range list.s {
+			if s.Bytes[0] < 1 || s.Bytes[1] < 0 {
+				return fmt.Errorf("%v %s has %d bytes and %d of scales", list.space, s.Name, s.Bytes[0], s.Bytes[1])
 			}
+			if seen[s.Name] {
+				return fmt.Errorf("%v %s is declared twice", list.space, s.Name)
+			}
+			seen[s.Name] = true
 		}
+	}
+	symbols := map[string]bool{}
+	for _, k := range m.Kernels {
+		if k.Symbol == "" || symbols[k.Symbol] {
+			return fmt.Errorf("kernel %q is declared twice or has no name", k.Symbol)
+		}
+		symbols[k.Symbol] = true
+	}
+	for _, p := range m.Plans {
+		if err := m.CheckPlan(p); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// CheckPlan validates one plan of the module.
+func (m *Module) CheckPlan(p *Plan) error {
+	if err := m.checkPlan(p); err != nil {
+		return fmt.Errorf("plan %s %v: %w", p.Entry, p.Binding, err)
+	}
+	return nil
+}
+
+func (m *Module) checkPlan(p *Plan) error {
+	if p.Arena < 0 {
+		return fmt.Errorf("arena of %d bytes", p.Arena)
+	}
+	has := map[int]bool{}
+	for _, i := range p.States {
+		if i < 0 || i >= len(m.States) || has[i] {
+			return fmt.Errorf("state %d of %d is unknown or named twice", i, len(m.States))
+		}
+		has[i] = true
+	}
+	slice := func(s Slice) error {
+		if s.Space == State && !has[s.Index] {
+			return fmt.Errorf("the entry has no state %d", s.Index)
+		}
+		return m.checkSlice(s, p.Arena)
 	}
 	for _, list := range [][]Tensor{p.Inputs, p.Outputs} {
 		for _, t := range list {
-			for _, s := range []*Slice{&t.Data, t.Scales} {
-				if s == nil {
-					continue
-				}
-				if err := c.slice("tensor "+t.Name, *s); err != nil {
-					return err
-				}
+			err := slice(t.Data)
+			if err == nil && t.Scales != nil {
+				err = slice(*t.Scales)
+			}
+			if err != nil {
+				return fmt.Errorf("tensor %s: %w", t.Name, err)
 			}
 		}
 	}
 	for i, l := range p.Launches {
-		where := fmt.Sprintf("launch %d (%s)", i, l.Kernel)
-		if l.Kernel == "" || l.Grid < 1 {
-			return fmt.Errorf("plan %s: %s: grid %d", p.Entry, where, l.Grid)
+		if l.Kernel < 0 || l.Kernel >= len(m.Kernels) {
+			return fmt.Errorf("launch %d: kernel %d of %d", i, l.Kernel, len(m.Kernels))
+		}
+		where := fmt.Sprintf("launch %d (%s)", i, m.Kernels[l.Kernel].Symbol)
+		if l.Grid < 1 {
+			return fmt.Errorf("%s: grid %d", where, l.Grid)
 		}
 		for j, a := range l.Args {
-			if a.Buf == nil {
+			if a.Mode == "" {
 				continue
 			}
-			if err := c.slice(fmt.Sprintf("%s argument %d", where, j), *a.Buf); err != nil {
-				return err
+			if err := slice(a.Buf); err != nil {
+				return fmt.Errorf("%s argument %d: %w", where, j, err)
 			}
 			if a.Mode != Read && a.Mode != Write && a.Mode != Update {
-				return fmt.Errorf("plan %s: %s argument %d: mode %q", p.Entry, where, j, a.Mode)
+				return fmt.Errorf("%s argument %d: mode %q", where, j, a.Mode)
 			}
 			if a.Buf.Space == Weight && a.Mode != Read {
-				return fmt.Errorf("plan %s: %s argument %d writes weight %s", p.Entry, where, j, a.Buf.Name)
+				return fmt.Errorf("%s argument %d writes weight %s", where, j, m.Weights[a.Buf.Index].Name)
 			}
 		}
 	}
 	return nil
 }
 
-type checker struct {
-	p    *Plan
-	size map[string]int64
-}
-
-func key(s Space, name string, part int) string { return fmt.Sprintf("%s %s %d", s, name, part) }
-
-func (c *checker) declare(space Space, t Tensor) error {
-	for part, s := range []*Slice{&t.Data, t.Scales} {
-		if s == nil {
-			continue
-		}
-		if s.Space != space || s.Name != t.Name || s.Part != part || s.Offset != 0 || s.Bytes < 1 {
-			return fmt.Errorf("plan %s: %s %s: its slice is not the whole of it", c.p.Entry, space, t.Name)
-		}
-		k := key(space, t.Name, part)
-		if _, dup := c.size[k]; dup {
-			return fmt.Errorf("plan %s: %s %s is declared twice", c.p.Entry, space, t.Name)
-		}
-		c.size[k] = s.Bytes
-	}
-	return nil
-}
-
-func (c *checker) slice(where string, s Slice) error {
-	size := c.p.Arena
+func (m *Module) checkSlice(s Slice, arena int64) error {
+	size, name := arena, "arena"
 	if s.Space != Arena {
-		var ok bool
-		if size, ok = c.size[key(s.Space, s.Name, s.Part)]; !ok {
-			return fmt.Errorf("plan %s: %s: no %s %q part %d", c.p.Entry, where, s.Space, s.Name, s.Part)
+		list := m.States
+		if s.Space == Weight {
+			list = m.Weights
+		} else if s.Space != State {
+			return fmt.Errorf("unknown memory %q", string(rune(s.Space)))
 		}
+		if s.Index < 0 || s.Index >= len(list) || s.Part < 0 || s.Part > 1 {
+			return fmt.Errorf("no %v %d part %d", s.Space, s.Index, s.Part)
+		}
+		size, name = list[s.Index].Bytes[s.Part], s.Space.String()+" "+list[s.Index].Name
 	}
 	if s.Offset < 0 || s.Bytes < 0 || s.Bytes > size || s.Offset > size-s.Bytes {
-		return fmt.Errorf("plan %s: %s: bytes %d..%d are outside %s (%d bytes)", c.p.Entry, where, s.Offset, s.Offset+s.Bytes, strings.TrimSpace(string(s.Space)+" "+s.Name), size)
+		return fmt.Errorf("bytes %d..%d are outside %s (%d bytes)", s.Offset, s.Offset+s.Bytes, name, size)
 	}
 	return nil
 }

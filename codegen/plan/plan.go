@@ -2,20 +2,62 @@
 // memory, ready to be run by any device. It knows nothing of graphs or LLVM.
 package plan
 
-// Version is the format's version: a plan of another version is refused.
-const Version = 1
+// Version is the format's version: a module of another version is refused.
+const Version = 2
+
+// Module is what is compiled for one target: the memory and the kernels that all
+// of its plans share, each declared once, and the plans.
+type Module struct {
+	Version int       `json:"version"`
+	Target  string    `json:"target"`
+	States  []Storage `json:"states"`  // pools, updated in place
+	Weights []Storage `json:"weights"` // bound once
+	Kernels []Kernel  `json:"kernels"`
+	// Decomposed lists the composites that no kernel form of the target took.
+	Decomposed []Decomposed `json:"decomposed"`
+	Plans      []*Plan      `json:"-"` // files of their own
+}
+
+// Storage is memory that outlives a run. Type is IR text with integer extents;
+// block-scaled weights have their scales in a second part.
+type Storage struct {
+	Name  string   `json:"name"`
+	Type  string   `json:"type"`
+	Bytes [2]int64 `json:"bytes"` // data, scales
+}
+
+// Kernel is one function of the code object.
+type Kernel struct {
+	Symbol string `json:"symbol"`
+	Form   string `json:"form"` // kernel form of the library, e.g. "gemm8"
+	Spec   string `json:"spec"` // all that its code depends on besides form and target
+	// Rejected are the forms that were looked at before this one for an op that
+	// the kernel runs.
+	Rejected []Rejected `json:"rejected,omitempty"`
+}
+
+// Rejected is a form that did not take an op, and why.
+type Rejected struct {
+	Form   string `json:"form"`
+	Reason string `json:"reason"`
+}
+
+// Decomposed is a composite op that was replaced by its definition.
+type Decomposed struct {
+	Op       string     `json:"op"`
+	Loc      string     `json:"loc"` // the first place
+	Count    int        `json:"count"`
+	Rejected []Rejected `json:"rejected,omitempty"`
+}
 
 // Plan runs one entry with one binding.
 type Plan struct {
-	Version  int       `json:"version"`
 	Entry    string    `json:"entry"`
-	Target   string    `json:"target"`
 	Binding  []Binding `json:"binding"`     // sorted by symbol
 	Arena    int64     `json:"arena_bytes"` // scratch memory of one run, inputs and outputs included
 	Inputs   []Tensor  `json:"inputs"`
 	Outputs  []Tensor  `json:"outputs"`
-	States   []Tensor  `json:"states"`  // pools, updated in place
-	Weights  []Tensor  `json:"weights"` // bound once
+	States   []int     `json:"states"` // the module's pools that the entry has
 	Launches []Launch  `json:"launches"`
 }
 
@@ -25,18 +67,40 @@ type Binding struct {
 	Value  int    `json:"value"`
 }
 
-// Space says which memory a slice is in.
-type Space string
+// Symbol is the value that the binding gives a symbol; 0 if it has none.
+func (p *Plan) Symbol(name string) int {
+	for _, b := range p.Binding {
+		if b.Symbol == name {
+			return b.Value
+		}
+	}
+	return 0
+}
 
-// The memory spaces.
+// Space says which memory a slice is in.
+type Space byte
+
+// The memory spaces, by the letter that texts have for them.
 const (
-	Arena  Space = "arena"
-	State  Space = "state"
-	Weight Space = "weight"
+	Arena  Space = 'a'
+	State  Space = 's'
+	Weight Space = 'w'
 )
 
-// Tensor is a named value and where it lies. Type is IR text with integer
-// extents. Block-scaled weights have their scales in a second slice.
+func (s Space) String() string {
+	switch s {
+	case Arena:
+		return "arena"
+	case State:
+		return "state"
+	case Weight:
+		return "weight"
+	}
+	return "space " + string(rune(s))
+}
+
+// Tensor is a named value of a run and where it lies. Type is IR text with
+// integer extents.
 type Tensor struct {
 	Name   string `json:"name"`
 	Type   string `json:"type"`
@@ -45,31 +109,36 @@ type Tensor struct {
 }
 
 // Slice is a run of bytes: in the arena, or in the data (Part 0) or scales
-// (Part 1) of a named pool or weight.
+// (Part 1) of a pool or weight of the module.
 type Slice struct {
-	Space  Space  `json:"space"`
-	Name   string `json:"name,omitempty"` // of the pool or weight
-	Part   int    `json:"part,omitempty"`
-	Offset int64  `json:"offset,omitempty"`
-	Bytes  int64  `json:"bytes"`
+	Space  Space
+	Index  int // of the pool or weight
+	Part   int
+	Offset int64
+	Bytes  int64
 }
 
 // Launch runs one kernel over a grid of groups.
 type Launch struct {
-	Kernel string `json:"kernel"` // symbol in the code object
-	Form   string `json:"form"`   // kernel form of the library, e.g. "gemm8"
+	Kernel int    `json:"k"` // index in the module's kernels
 	Op     string `json:"op"`
 	Loc    string `json:"loc,omitempty"`
 	Grid   int    `json:"grid"`
 	Work   int64  `json:"work"` // rough number of element operations: whether to split it over cores
-	Args   []Arg  `json:"args"`
+	// Flops is the launch's part of the op's floating point operations, as the op
+	// table counts them; Bytes is what it reads and writes at least. Of Rate, the
+	// arithmetic that a chip has a rate for, flops are counted.
+	Flops int64  `json:"flops,omitempty"`
+	Bytes int64  `json:"bytes"`
+	Rate  string `json:"rate,omitempty"`
+	Args  []Arg  `json:"args"`
 }
 
-// Arg is one kernel argument: a buffer, or an integer when Buf is nil.
+// Arg is one kernel argument: a buffer, or an integer when Mode is empty.
 type Arg struct {
-	Buf  *Slice `json:"buf,omitempty"`
-	Mode Mode   `json:"mode,omitempty"`
-	Int  int64  `json:"int,omitempty"`
+	Buf  Slice
+	Mode Mode
+	Int  int64
 }
 
 // Mode says what a kernel does with a buffer.

@@ -43,7 +43,7 @@ func tinyOnHost(b *testing.B) (*engine.Engine, engine.Layout) {
 	}
 	u := codegen.NewUnit(tg)
 	bind := map[string]int{"T": 512, "B": 1, "O": 1, "R": 1, "P": pages, "N": pages}
-	plans, err := u.LowerAll(m.Entries, []codegen.Bucket{{Entry: "prefill", Bind: bind}, {Entry: "decode", Bind: bind}})
+	_, err = u.LowerAll(m.Entries, []passes.Bucket{{Entry: "prefill", Bind: bind}, {Entry: "decode", Bind: bind}})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -64,7 +64,7 @@ func tinyOnHost(b *testing.B) (*engine.Engine, engine.Layout) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	x, err := host.NewExecutor(lib, plans, w)
+	x, err := host.NewExecutor(lib, u.Module, w)
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -17,23 +17,29 @@ type Executor struct {
 	programs map[*plan.Plan]*Program
 }
 
-// NewExecutor binds the weights of all plans and prepares their launches. It
-// takes over the library.
-func NewExecutor(lib *Library, plans []*plan.Plan, weights eval.WeightSource) (*Executor, error) {
-	x := &Executor{d: NewDevice(lib), plans: plans, programs: map[*plan.Plan]*Program{}}
-	for _, p := range plans {
-		err := x.d.BindWeights(p, weights)
-		var g *Program
-		if err == nil {
-			g, err = x.d.Load(p)
-		}
+// NewExecutor binds the weights of a module and prepares the launches of its
+// plans. It takes over the library.
+func NewExecutor(lib *Library, mod *plan.Module, weights eval.WeightSource) (*Executor, error) {
+	x := &Executor{d: NewDevice(lib, mod), plans: mod.Plans, programs: map[*plan.Plan]*Program{}}
+	if err := x.load(weights); err != nil {
+		x.Close()
+		return nil, err
+	}
+	return x, nil
+}
+
+func (x *Executor) load(weights eval.WeightSource) error {
+	if err := x.d.BindWeights(weights); err != nil {
+		return err
+	}
+	for _, p := range x.plans {
+		g, err := x.d.Load(p)
 		if err != nil {
-			x.Close()
-			return nil, err
+			return err
 		}
 		x.programs[p] = g
 	}
-	return x, nil
+	return nil
 }
 
 // Close frees everything but the states.
@@ -52,20 +58,10 @@ func (x *Executor) Has(entry string) bool {
 	return slices.ContainsFunc(x.plans, func(p *plan.Plan) bool { return p.Entry == entry })
 }
 
-// symbol is the value that a plan's binding gives a symbol, or 0.
-func symbol(p *plan.Plan, name string) int {
-	for _, b := range p.Binding {
-		if b.Symbol == name {
-			return b.Value
-		}
-	}
-	return 0
-}
-
 // shapeOf is the step shape that a plan runs.
 func shapeOf(p *plan.Plan) engine.Shape {
-	s := engine.Shape{T: symbol(p, "T"), B: symbol(p, "B"), O: symbol(p, "O"), P: max(1, symbol(p, "P"))}
-	if k := symbol(p, "K"); k > 0 {
+	s := engine.Shape{T: p.Symbol("T"), B: p.Symbol("B"), O: p.Symbol("O"), P: max(1, p.Symbol("P"))}
+	if k := p.Symbol("K"); k > 0 {
 		s.T = s.B * (k + 1)
 	}
 	if s.T == 0 {
@@ -82,7 +78,7 @@ func (x *Executor) Fit(entry string, s engine.Shape) (engine.Shape, error) {
 	best := engine.Shape{}
 	for _, p := range x.plans {
 		q := shapeOf(p)
-		if symbol(p, "P") == 0 { // the entry has no page table
+		if p.Symbol("P") == 0 { // the entry has no page table
 			q.P = s.P
 		}
 		if p.Entry != entry || q.T < s.T || q.B < s.B || q.O < s.O || q.P < s.P {
@@ -152,11 +148,11 @@ func (x *Executor) NewState(entry string, bind map[string]int) (engine.State, er
 			continue
 		}
 		for _, s := range slices.Sorted(maps.Keys(bind)) {
-			if got := symbol(p, s); got != 0 && got != bind[s] {
+			if got := p.Symbol(s); got != 0 && got != bind[s] {
 				return nil, fmt.Errorf("entry %s was compiled for %s=%d, not %d", entry, s, got, bind[s])
 			}
 		}
-		return NewState(p)
+		return x.d.NewState(p)
 	}
 	return nil, fmt.Errorf("no entry %q is compiled", entry)
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/kiln-project/kiln/ir/eval"
 	"github.com/kiln-project/kiln/models/dsv4"
 	"github.com/kiln-project/kiln/models/dsv4/golden"
+	"github.com/kiln-project/kiln/passes"
 	"github.com/kiln-project/kiln/runtime/engine"
 	"github.com/kiln-project/kiln/runtime/host"
 )
@@ -89,7 +90,7 @@ func (x *lazy) program(entry string, bind map[string]int) (*host.Program, error)
 	}
 	u := codegen.NewUnit(x.target)
 	u.Disable = x.disable
-	plans, err := u.LowerAll([]*ir.Graph{g}, []codegen.Bucket{{Entry: entry, Bind: bind}})
+	plans, err := u.LowerAll([]*ir.Graph{g}, []passes.Bucket{{Entry: entry, Bind: bind}})
 	if err != nil {
 		return nil, err
 	}
@@ -101,8 +102,8 @@ func (x *lazy) program(entry string, bind map[string]int) (*host.Program, error)
 	if err != nil {
 		return nil, err
 	}
-	d := host.NewDevice(lib)
-	if err := d.BindWeights(plans[0], x.weights); err != nil {
+	d := host.NewDevice(lib, u.Module)
+	if err := d.BindWeights(x.weights); err != nil {
 		return nil, err
 	}
 	p, err := d.Load(plans[0])

@@ -11,8 +11,9 @@ import (
 // Device is one loaded library with bound weights.
 type Device struct {
 	lib     *Library
+	mod     *plan.Module
 	team    *team
-	weights map[string]stored
+	weights []stored // parallel to mod.Weights
 	arena   memory
 }
 
@@ -22,9 +23,10 @@ type stored struct {
 	parts [2]memory
 }
 
-// NewDevice makes a device over a loaded library.
-func NewDevice(lib *Library) *Device {
-	return &Device{lib: lib, team: newTeam(), weights: map[string]stored{}}
+// NewDevice makes a device over a loaded library and the module that it was
+// compiled with. It takes over the library.
+func NewDevice(lib *Library, mod *plan.Module) *Device {
+	return &Device{lib: lib, mod: mod, team: newTeam()}
 }
 
 // Close frees the device's memory and unloads the library.
@@ -54,34 +56,34 @@ func put(t *eval.Tensor) (stored, error) {
 	return s, err
 }
 
-// BindWeights copies the weights of a plan that are not bound yet.
-func (d *Device) BindWeights(p *plan.Plan, src eval.WeightSource) error {
-	for _, w := range p.Weights {
-		t, err := parseType(w.Type)
+// BindWeights copies the module's weights into device memory.
+func (d *Device) BindWeights(src eval.WeightSource) error {
+	for _, w := range d.mod.Weights[len(d.weights):] {
+		s, err := bindWeight(w, src)
 		if err != nil {
 			return fmt.Errorf("weight %s: %w", w.Name, err)
 		}
-		if old, ok := d.weights[w.Name]; ok {
-			if !old.typ.Equal(t) {
-				return fmt.Errorf("weight %s is %s in one plan and %s in another", w.Name, old.typ, t)
-			}
-			continue
-		}
-		x, err := src.Weight(w.Name, t)
-		if err != nil {
-			return err
-		}
-		if !x.Type().Equal(t) {
-			return fmt.Errorf("weight %s is %s, the plan wants %s", w.Name, x.Type(), t)
-		}
-		if err := finiteCodes(x); err != nil {
-			return fmt.Errorf("weight %s: %w", w.Name, err)
-		}
-		if d.weights[w.Name], err = put(x); err != nil {
-			return fmt.Errorf("weight %s: %w", w.Name, err)
-		}
+		d.weights = append(d.weights, s)
 	}
 	return nil
+}
+
+func bindWeight(w plan.Storage, src eval.WeightSource) (stored, error) {
+	t, err := parseType(w.Type)
+	if err != nil {
+		return stored{}, err
+	}
+	x, err := src.Weight(w.Name, t)
+	if err != nil {
+		return stored{}, err
+	}
+	if !x.Type().Equal(t) {
+		return stored{}, fmt.Errorf("%s, the plans want %s", x.Type(), t)
+	}
+	if err := finiteCodes(x); err != nil {
+		return stored{}, err
+	}
+	return put(x)
 }
 
 // finiteCodes refuses NaN codes in 8-bit weights: kernels decode them without
@@ -102,9 +104,10 @@ func finiteCodes(t *eval.Tensor) error {
 type State struct{ pools map[string]stored }
 
 // NewState makes zeroed pools for a plan.
-func NewState(p *plan.Plan) (*State, error) {
+func (d *Device) NewState(p *plan.Plan) (*State, error) {
 	s := &State{pools: map[string]stored{}}
-	for _, t := range p.States {
+	for _, i := range p.States {
+		t := d.mod.States[i]
 		typ, err := parseType(t.Type)
 		if err == nil {
 			err = s.add(t.Name, typ)
@@ -189,13 +192,13 @@ type Program struct {
 // Load prepares a plan: its kernels, its weights (BindWeights first), its
 // argument blocks.
 func (d *Device) Load(p *plan.Plan) (*Program, error) {
-	if err := p.Check(); err != nil {
+	if err := d.mod.CheckPlan(p); err != nil {
 		return nil, err
 	}
 	g := &Program{d: d, p: p, types: map[string]ir.Type{}}
 	words := 0
 	for _, l := range p.Launches {
-		f, err := d.lib.kernel(l.Kernel)
+		f, err := d.lib.kernel(d.mod.Kernels[l.Kernel].Symbol)
 		if err != nil {
 			return nil, err
 		}
@@ -229,17 +232,20 @@ func (g *Program) Close() { g.args.free() }
 
 // region is the memory of a slice.
 func (g *Program) region(s plan.Slice, st *State) ([]byte, error) {
-	var m memory
+	m, name := g.d.arena, "arena"
 	switch s.Space {
-	case plan.Arena:
-		m = g.d.arena
 	case plan.State:
-		m = st.pools[s.Name].parts[s.Part]
+		name = g.d.mod.States[s.Index].Name
+		m = st.pools[name].parts[s.Part]
 	case plan.Weight:
-		m = g.d.weights[s.Name].parts[s.Part]
+		name = g.d.mod.Weights[s.Index].Name
+		if s.Index >= len(g.d.weights) {
+			return nil, fmt.Errorf("plan %s: weight %s is not bound", g.p.Entry, name)
+		}
+		m = g.d.weights[s.Index].parts[s.Part]
 	}
 	if int64(len(m.bytes)) < s.Offset+s.Bytes {
-		return nil, fmt.Errorf("plan %s: %s %s has %d bytes, a slice ends at %d", g.p.Entry, s.Space, s.Name, len(m.bytes), s.Offset+s.Bytes)
+		return nil, fmt.Errorf("plan %s: %s has %d bytes, a slice ends at %d", g.p.Entry, name, len(m.bytes), s.Offset+s.Bytes)
 	}
 	return m.bytes[s.Offset : s.Offset+s.Bytes], nil
 }
@@ -249,11 +255,11 @@ func (g *Program) address(st *State) error {
 	w := g.args.words()
 	for i, l := range g.p.Launches {
 		for j, a := range l.Args {
-			if a.Buf == nil {
+			if a.Mode == "" {
 				w[g.at[i]+j] = a.Int
 				continue
 			}
-			b, err := g.region(*a.Buf, st)
+			b, err := g.region(a.Buf, st)
 			if err != nil {
 				return err
 			}

@@ -7,7 +7,6 @@ import (
 
 	"github.com/kiln-project/kiln/codegen/bundle"
 	"github.com/kiln-project/kiln/models/dsv4"
-	"github.com/kiln-project/kiln/passes"
 	"github.com/kiln-project/kiln/runtime/engine"
 	"github.com/kiln-project/kiln/runtime/host"
 )
@@ -65,7 +64,7 @@ func openBundle(f *flags, path string, c *dsv4.Config, o *dsv4.Options) (*compil
 		return nil, err
 	}
 	m := &compiledModel{path: path, maxSeq: set.MaxSeq, code: code, pages: 1}
-	for _, b := range code.Plans[0].Binding {
+	for _, b := range code.Module.Plans[0].Binding {
 		switch b.Symbol {
 		case "R":
 			m.rings = b.Value
@@ -77,17 +76,9 @@ func openBundle(f *flags, path string, c *dsv4.Config, o *dsv4.Options) (*compil
 }
 
 // executor binds the weights of one request of that many positions.
-func (m *compiledModel) executor(mod *passes.Module, src engine.CheckpointSource, positions int) (*host.Executor, error) {
+func (m *compiledModel) executor(src engine.CheckpointSource, positions int, progress *progress) (*host.Executor, error) {
 	if positions > m.maxSeq {
 		return nil, refuse(fmt.Errorf("%s was compiled for %d positions (--max-seq), the request needs %d", m.path, m.maxSeq, positions), "")
 	}
-	weights, err := engine.BindPack(mod.Pack, src)
-	if err != nil {
-		return nil, err
-	}
-	lib, err := host.OpenLibrary(m.code.Object)
-	if err != nil {
-		return nil, err
-	}
-	return host.NewExecutor(lib, m.code.Plans, weights)
+	return bindHost(m.code, src, progress)
 }

@@ -13,7 +13,6 @@ import (
 	"github.com/kiln-project/kiln/codegen"
 	"github.com/kiln-project/kiln/codegen/bundle"
 	"github.com/kiln-project/kiln/codegen/target"
-	"github.com/kiln-project/kiln/ir"
 	"github.com/kiln-project/kiln/models/dsv4"
 	"github.com/kiln-project/kiln/passes"
 	"github.com/kiln-project/kiln/runtime/engine"
@@ -66,14 +65,7 @@ func runCompile(e *env, f *flags, _ []string) error {
 	if err := applyLimits(c, &set); err != nil {
 		return err
 	}
-	var tm timings
-	start := time.Now()
-	m, err := entriesOf(c, o)
-	if err != nil {
-		return err
-	}
-	tm.Passes = time.Since(start).Seconds()
-	layout, err := engine.LayoutOf(m.Entries[0])
+	emit, err := emitted(f)
 	if err != nil {
 		return err
 	}
@@ -89,39 +81,37 @@ func runCompile(e *env, f *flags, _ []string) error {
 	progress := newProgress(e)
 	defer progress.clear()
 
-	b := &bundle.Bundle{Config: config, Code: map[string]*bundle.Code{}, Manifest: bundle.Manifest{
+	b := &bundle.Bundle{Config: config, Code: map[string]bundle.Files{}, Manifest: bundle.Manifest{
 		Format: bundle.Format, Kiln: Version, LLVM: cc.Tools.ID(), Model: "deepseek_v4", Settings: set,
 		OrderClass: map[string]string{"prefill": "prefill", "decode": "step", "verify": "step", "draft": "step"},
 	}}
-	if m.Pack != nil {
-		b.Pack = ir.Text(m.Pack)
-	}
 	res := compileResult{Bundle: f.text("out"), Set: set}
+	var tm timings
 	for _, t := range targets {
 		if err := cc.Tools.CheckTarget(e.ctx, t.Triple, t.CPU, t.Features); err != nil {
 			return refuse(err, "make toolchain")
 		}
-		start = time.Now()
-		u := codegen.NewUnit(t)
-		plans, err := u.LowerAll(m.Entries, bundleBuckets(set, layout, c))
+		start := time.Now()
+		m, err := entriesOf(c, o)
 		if err != nil {
 			return err
 		}
-		tm.Codegen += time.Since(start).Seconds()
+		tm.Passes += time.Since(start).Seconds()
+		layout, err := engine.LayoutOf(m.Entries[0])
+		if err != nil {
+			return err
+		}
 		cc.Progress = func(n, total int) { progress.say("%s: kernels %d/%d", t.Name, n, total) }
-		out, err := cc.Compile(e.ctx, u)
+		files, st, err := cc.Build(e.ctx, t, m, bundleBuckets(set, layout, c), emit)
 		if err != nil {
 			return err
 		}
-		tm.LLVM += out.Stats.LLVM.Seconds()
-		tm.Link += out.Stats.Link.Seconds()
-		code := &bundle.Code{Plans: plans, Object: out.Object}
-		for _, k := range u.Kernels {
-			code.Kernels = append(code.Kernels, bundle.Kernel{Symbol: k.Symbol, Form: k.Form, Spec: k.Spec})
-		}
-		b.Code[t.Name] = code
+		tm.Codegen += st.Lowering.Seconds()
+		tm.LLVM += st.LLVM.Seconds()
+		tm.Link += st.Link.Seconds()
+		b.Code[t.Name] = files
 		b.Manifest.Targets = append(b.Manifest.Targets, t.Name)
-		res.Targets = append(res.Targets, targetResult{t.Name, len(plans), len(u.Kernels), out.Stats.Cached, len(out.Object)})
+		res.Targets = append(res.Targets, targetResult{t.Name, st.Plans, st.Kernels, st.Cached, files.CodeBytes(t.Name)})
 	}
 	progress.clear()
 	if err := b.Write(f.text("out")); err != nil {
@@ -134,6 +124,27 @@ func runCompile(e *env, f *flags, _ []string) error {
 		return printJSON(e.stdout, res)
 	}
 	return printCompiled(e, res)
+}
+
+// emitted reads --emit.
+func emitted(f *flags) (codegen.Emit, error) {
+	var out codegen.Emit
+	if f.text("emit") == "" {
+		return out, nil
+	}
+	for _, s := range strings.Split(f.text("emit"), ",") {
+		switch strings.TrimSpace(s) {
+		case "kir":
+			out.KIR = true
+		case "ll":
+			out.LL = true
+		case "s":
+			out.Asm = true
+		default:
+			return out, usagef("--emit kir,ll,s", "%s: unknown form %q: want kir, ll or s", f.origins("emit"), s)
+		}
+	}
+	return out, nil
 }
 
 func printCompiled(e *env, r compileResult) error {
@@ -251,7 +262,7 @@ func applyLimits(c *dsv4.Config, set *bundle.Settings) error {
 
 // bundleBuckets lists the plans of a bundle: decode and verify for each batch,
 // prefill for each size, and the MTP step beside each of them.
-func bundleBuckets(set bundle.Settings, l engine.Layout, c *dsv4.Config) []codegen.Bucket {
+func bundleBuckets(set bundle.Settings, l engine.Layout, c *dsv4.Config) []passes.Bucket {
 	pages := l.Pages(set.MaxSeq)
 	largest := slices.Max(set.Batch)
 	bind := func(kv ...any) map[string]int {
@@ -261,8 +272,8 @@ func bundleBuckets(set bundle.Settings, l engine.Layout, c *dsv4.Config) []codeg
 		}
 		return m
 	}
-	var out []codegen.Bucket
-	add := func(entry string, kv ...any) { out = append(out, codegen.Bucket{Entry: entry, Bind: bind(kv...)}) }
+	var out []passes.Bucket
+	add := func(entry string, kv ...any) { out = append(out, passes.Bucket{Entry: entry, Bind: bind(kv...)}) }
 	for _, t := range set.Prefill {
 		add("prefill", "T", t, "B", 1, "O", 1)
 	}

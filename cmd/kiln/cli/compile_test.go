@@ -42,12 +42,12 @@ func TestBundle(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []string{"prefill 16 1", "decode 1 1", "verify 2 1", "draft 16 1", "draft 1 1", "draft 2 1"}
-	for i, e := range in.Targets[0].Entries {
+	for i, e := range in.Entries {
 		if got := strings.Join([]string{e.Name, itoa(e.Tokens), itoa(e.Batch)}, " "); i >= len(want) || got != want[i] || e.Launches < 20 {
 			t.Errorf("entry %d is %s with %d launches", i, got, e.Launches)
 		}
 	}
-	for _, k := range in.Targets[0].Kernels {
+	for _, k := range in.Kernels {
 		if len(k.Ops) == 0 {
 			t.Errorf("kernel %s is launched by no op", k.Name)
 		}

@@ -58,6 +58,7 @@ var flagTable = []flagDef{
 
 	{name: "kernel", def: "", commands: []string{"inspect"}, arg: "NAME", doc: "show this kernel only, with its arguments"},
 	{name: "asm", def: false, commands: []string{"inspect"}, doc: "print the instructions of the kernels, by llvm-objdump"},
+	{name: "ll", def: false, commands: []string{"inspect"}, doc: "print the LLVM IR of the kernels; the bundle must have been compiled with --emit ll"},
 	{name: "target", def: "", commands: []string{"compile"}, arg: "T,T2", doc: "targets to compile for: gfx942, gfx950, x86-64-v3, x86-64-v2; if empty: this CPU"},
 	{name: "batch", def: "1,2,4,8,16,32,64,128,256", commands: []string{"compile"}, arg: "B,B2", doc: "numbers of requests that decode and verify steps are compiled for"},
 	{name: "prefill", def: "16,128,512", commands: []string{"compile"}, arg: "T,T2", doc: "numbers of prompt tokens that prefill steps are compiled for"},
@@ -65,6 +66,7 @@ var flagTable = []flagDef{
 	{name: "speculate", def: 3, commands: []string{"compile"}, arg: "K", doc: "largest number of draft tokens: sizes the rings, and verify and draft steps for 1..K"},
 	{name: "layers", def: 0, commands: []string{"compile"}, arg: "N", doc: "compile the first N layers only; 0: all"},
 	{name: "taps", def: "", commands: []string{"compile"}, arg: "hidden", doc: "also output the residual streams after every layer"},
+	{name: "emit", def: "", commands: []string{"compile"}, arg: "kir,ll,s", doc: "also keep graphs after the passes, LLVM IR, instructions, below TARGET/ir"},
 	{name: "timings", def: false, commands: []string{"compile"}, doc: "say what passes, codegen, LLVM and link took"},
 	{name: "out", def: "", commands: []string{"compile"}, required: true, arg: "OUT.kiln", short: "o", doc: "bundle to write"},
 

@@ -72,7 +72,8 @@ type kernelRow struct {
 	Args              []argRow      `json:"args"`
 	Asm               []instruction `json:"asm,omitempty"`
 
-	of *object.CodeObject // nil for a host function
+	of           *object.CodeObject // nil for a host function
+	bundleTarget string             // of a bundle: the folder that it is in
 }
 
 type argRow struct {
@@ -113,6 +114,9 @@ func runInspect(e *env, f *flags, args []string) error {
 			return refuse(err, "")
 		}
 		return err
+	}
+	if f.boolean("ll") {
+		return refuse(fmt.Errorf("--ll: %s has no LLVM IR, only a bundle can", args[0]), "kiln compile --emit ll")
 	}
 	in := newInspection(args[0], file)
 	if name := f.text("kernel"); f.given("kernel") {
@@ -337,12 +341,7 @@ func (in *inspection) print(e *env, withArgs bool) error {
 				return err
 			}
 		}
-		if k.Asm != nil {
-			fmt.Fprintf(e.stdout, "\n%s (%s):\n", k.Name, k.Target)
-			for _, i := range k.Asm {
-				fmt.Fprintf(e.stdout, "  +0x%04x  %s\n", i.Offset, i.Text)
-			}
-		}
+		k.printAsm(e.stdout)
 	}
 	if len(in.Problems) > 0 {
 		fmt.Fprintln(e.stdout, "\nproblems:")
@@ -354,6 +353,16 @@ func (in *inspection) print(e *env, withArgs bool) error {
 		fmt.Fprintf(e.stderr, "note: %s\n", n)
 	}
 	return nil
+}
+
+func (k *kernelRow) printAsm(w io.Writer) {
+	if k.Asm == nil {
+		return
+	}
+	fmt.Fprintf(w, "\n%s (%s):\n", k.Name, k.Target)
+	for _, i := range k.Asm {
+		fmt.Fprintf(w, "  +0x%04x  %s\n", i.Offset, i.Text)
+	}
 }
 
 // printArgs writes what a caller must know to launch a kernel.

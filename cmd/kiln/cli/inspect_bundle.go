@@ -7,52 +7,76 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/kiln-project/kiln/codegen/bundle"
 	"github.com/kiln-project/kiln/codegen/object"
 	"github.com/kiln-project/kiln/codegen/plan"
+	"github.com/kiln-project/kiln/codegen/target"
 )
 
 // bundleInspection is what inspect says of a bundle.
 type bundleInspection struct {
-	Bundle   string             `json:"bundle"`
-	Kiln     string             `json:"kiln"`
-	LLVM     string             `json:"llvm"`
-	Settings bundle.Settings    `json:"settings"`
-	Targets  []targetInspection `json:"targets"`
+	Bundle     string          `json:"bundle"`
+	Kiln       string          `json:"kiln"`
+	LLVM       string          `json:"llvm"`
+	Settings   bundle.Settings `json:"settings"`
+	Totals     []targetTotal   `json:"totals"` // one for each target
+	Entries    []bundleEntry   `json:"entries"`
+	Kernels    []bundleKernel  `json:"kernels"`
+	Decomposed []decomposedRow `json:"decomposed"` // composites that no kernel form took
+	Problems   []string        `json:"problems"`
+	Notes      []string        `json:"notes"`
 }
 
-type targetInspection struct {
-	Target  string            `json:"target"`
-	Entries []bundleEntry     `json:"entries"`
-	Kernels []bundleKernelRow `json:"kernels"`
+// targetTotal sums up a target.
+type targetTotal struct {
+	Target      string  `json:"target"`
+	Card        *string `json:"card"` // whose rates the floor times are of
+	Kernels     int     `json:"kernels"`
+	Plans       int     `json:"plans"`
+	Launches    int     `json:"launches"` // of all plans
+	CodeBytes   int     `json:"code_bytes"`
+	VGPRSpills  int     `json:"vgpr_spills"`
+	SGPRSpills  int     `json:"sgpr_spills"`
+	WeightBytes int64   `json:"weight_bytes"`
+	PoolBytes   int64   `json:"pool_bytes"`
+	ArenaBytes  int64   `json:"arena_bytes"` // of the largest plan
 }
 
-// bundleEntry is one plan.
+// bundleEntry is one plan. The floor time is the sum of its launches'.
 type bundleEntry struct {
-	Name       string `json:"name"`
-	Tokens     int    `json:"tokens"`
-	Batch      int    `json:"batch"`
-	OrderClass string `json:"order_class"`
-	Launches   int    `json:"launches"`
-	ArenaBytes int64  `json:"arena_bytes"`
+	Name       string   `json:"name"`
+	Target     string   `json:"target"`
+	Tokens     int      `json:"tokens"`
+	Batch      int      `json:"batch"`
+	OrderClass string   `json:"order_class"`
+	Launches   int      `json:"launches"`
+	ArenaBytes int64    `json:"arena_bytes"`
+	Flops      int64    `json:"flops"`
+	Bytes      int64    `json:"bytes"`
+	FloorUS    *float64 `json:"floor_us"`
 }
 
-// bundleKernelRow is one kernel with where the plans use it. Registers are known
-// for GPU targets only.
-type bundleKernelRow struct {
-	Name         string   `json:"name"`
-	Form         string   `json:"form"`
-	Spec         string   `json:"spec"`
-	Ops          []string `json:"ops"`
-	Layers       int      `json:"layers"` // layers of the model that launch it
-	VGPR         *int     `json:"vgpr"`
-	VGPRSpills   *int     `json:"vgpr_spills"`
-	LDSBytes     *int     `json:"lds_bytes"`
-	ScratchBytes *int     `json:"scratch_bytes"`
-	Occupancy    *int     `json:"occupancy"`
-	CodeBytes    *int     `json:"code_bytes"`
+// bundleKernel is one kernel with where the plans use it.
+type bundleKernel struct {
+	kernelRow
+	Ops      []string        `json:"ops"`
+	Layers   int             `json:"layers"` // layers of the model that launch it
+	Chosen   string          `json:"chosen"` // kernel form
+	Rejected []plan.Rejected `json:"rejected"`
+	Spec     string          `json:"spec"`
+	LL       string          `json:"ll,omitempty"`
+	// Of the launch that moves the most bytes:
+	Largest string   `json:"largest"` // its entry and rows
+	Grid    int      `json:"grid"`
+	Flops   int64    `json:"flops"`
+	Bytes   int64    `json:"bytes"`
+	FloorUS *float64 `json:"floor_us"`
+}
+
+type decomposedRow struct {
+	Target string `json:"target"`
+	plan.Decomposed
 }
 
 // isBundle reports whether path is a bundle's folder.
@@ -62,109 +86,168 @@ func isBundle(path string) bool {
 }
 
 func inspectBundle(e *env, f *flags, path string) error {
-	if f.given("kernel") || f.boolean("asm") {
-		return usagef("kiln inspect "+filepath.Join(path, "TARGET", "kernels.hsaco"), "--kernel and --asm look into a code object, %s is a bundle", path)
-	}
 	b, err := bundle.ReadManifest(path)
 	if err != nil {
 		return err
 	}
-	in := bundleInspection{Bundle: path, Kiln: b.Manifest.Kiln, LLVM: b.Manifest.LLVM, Settings: b.Manifest.Settings}
+	in := &bundleInspection{
+		Bundle: path, Kiln: b.Manifest.Kiln, LLVM: b.Manifest.LLVM, Settings: b.Manifest.Settings,
+		Totals: []targetTotal{}, Entries: []bundleEntry{}, Kernels: []bundleKernel{}, Decomposed: []decomposedRow{}, Problems: []string{}, Notes: []string{},
+	}
 	for _, t := range b.Manifest.Targets {
-		code, err := b.ReadCode(path, t)
-		if err != nil {
-			return err
-		}
-		row, err := inspectTarget(t, code, b.Manifest.OrderClass)
-		if err != nil {
+		if err := in.add(e, f, b, path, t); err != nil {
 			return fmt.Errorf("%s: %w", path, err)
 		}
-		in.Targets = append(in.Targets, row)
+	}
+	if f.given("kernel") {
+		var names []string
+		for _, k := range in.Kernels {
+			names = append(names, k.Name)
+		}
+		if !slices.Contains(names, f.text("kernel")) {
+			return usagef("kiln inspect "+path, "--kernel: %s has no kernel %q: want one of %s", path, f.text("kernel"), shortList(names))
+		}
+		in.Kernels = slices.DeleteFunc(in.Kernels, func(k bundleKernel) bool { return k.Name != f.text("kernel") })
+	}
+	if f.boolean("ll") {
+		if err := in.readLL(b, path); err != nil {
+			return err
+		}
 	}
 	if f.boolean("json") {
 		return printJSON(e.stdout, in)
 	}
-	return in.print(e)
+	return in.print(e, f.given("kernel"))
 }
 
-func inspectTarget(name string, code *bundle.Code, classes map[string]string) (targetInspection, error) {
-	out := targetInspection{Target: name}
-	ops, layers := map[string]map[string]bool{}, map[string]map[string]bool{}
-	for _, p := range code.Plans {
-		out.Entries = append(out.Entries, entryOf(p, classes[p.Entry]))
-		for _, l := range p.Launches {
-			if ops[l.Kernel] == nil {
-				ops[l.Kernel], layers[l.Kernel] = map[string]bool{}, map[string]bool{}
+// readLL fills in the LLVM IR of the kernels that are shown.
+func (in *bundleInspection) readLL(b *bundle.Bundle, path string) error {
+	for i := range in.Kernels {
+		k := &in.Kernels[i]
+		text, err := b.Emitted(path, k.bundleTarget, "ll/"+k.Name+".ll")
+		if err != nil {
+			return refuse(fmt.Errorf("--ll: %w", err), "kiln compile --emit ll ... -o "+path)
+		}
+		k.LL = string(text)
+	}
+	return nil
+}
+
+// add inspects what a bundle holds for one target.
+func (in *bundleInspection) add(e *env, f *flags, b *bundle.Bundle, path, name string) error {
+	code, err := b.ReadCode(path, name)
+	if err != nil {
+		return err
+	}
+	resources := map[string]kernelRow{}
+	if len(code.Object) > 0 { // a bundle without kernels has none
+		file, err := object.Read(code.Object)
+		if err != nil {
+			return err
+		}
+		of := newInspection(path, file)
+		if file.Kind != object.KindHost {
+			if err := of.disassemble(e, f, file); err != nil {
+				return err
 			}
+		} else if f.boolean("asm") {
+			return refuse(fmt.Errorf("--asm disassembles AMDGPU code only, not %s", name), "objdump -d "+filepath.Join(path, name, "kernels.so"))
+		}
+		for _, k := range of.Kernels {
+			resources[k.Name] = k
+		}
+		for _, p := range of.Problems {
+			in.Problems = append(in.Problems, name+": "+p)
+		}
+		for _, n := range of.Notes {
+			in.Notes = append(in.Notes, name+": "+n)
+		}
+	}
+	chip, _, _ := strings.Cut(name, ":")
+	card := target.ChipOf(chip)
+	total := targetTotal{Target: name, Kernels: len(code.Module.Kernels), Plans: len(code.Module.Plans), CodeBytes: len(code.Object)}
+	if card != nil {
+		total.Card = &card.Card
+	}
+	rows := make([]bundleKernel, len(code.Module.Kernels))
+	for i, k := range code.Module.Kernels {
+		row, ok := resources[k.Symbol]
+		if !ok {
+			in.Problems = append(in.Problems, fmt.Sprintf("%s: kernel %s is not in the code object", name, k.Symbol))
+			row = kernelRow{Name: k.Symbol, Target: name}
+		}
+		row.bundleTarget = name
+		rows[i] = bundleKernel{kernelRow: row, Chosen: k.Form, Rejected: append([]plan.Rejected{}, k.Rejected...), Spec: k.Spec}
+		total.VGPRSpills += value(row.VGPRSpills)
+		total.SGPRSpills += value(row.SGPRSpills)
+	}
+	in.use(code.Module, rows, card, b.Manifest.OrderClass, &total)
+	for _, s := range code.Module.Weights {
+		total.WeightBytes += s.Bytes[0] + s.Bytes[1]
+	}
+	for _, s := range code.Module.States {
+		total.PoolBytes += s.Bytes[0] + s.Bytes[1]
+	}
+	for _, d := range code.Module.Decomposed {
+		in.Decomposed = append(in.Decomposed, decomposedRow{name, d})
+	}
+	in.Kernels = append(in.Kernels, rows...)
+	in.Totals = append(in.Totals, total)
+	return nil
+}
+
+// use walks the plans: it adds their entries and fills in where each kernel is
+// launched.
+func (in *bundleInspection) use(m *plan.Module, rows []bundleKernel, card *target.Chip, classes map[string]string, total *targetTotal) {
+	ops, layers := make([]map[string]bool, len(rows)), make([]map[string]bool, len(rows))
+	for i := range rows {
+		ops[i], layers[i] = map[string]bool{}, map[string]bool{}
+	}
+	for _, p := range m.Plans {
+		entry := entryOf(p, classes[p.Entry])
+		entry.Target = m.Target
+		var floor float64
+		for _, l := range p.Launches {
 			ops[l.Kernel][l.Op] = true
 			if parts := strings.SplitN(l.Loc, ".", 3); len(parts) > 1 && (parts[0] == "layers" || parts[0] == "mtp") {
 				layers[l.Kernel][parts[0]+"."+parts[1]] = true
 			}
+			entry.Flops += l.Flops
+			entry.Bytes += l.Bytes
+			var us *float64
+			if card != nil {
+				us = ptrTo(card.Floor(l.Bytes, l.Flops, target.Rate(l.Rate)))
+				floor += *us
+			}
+			if k := &rows[l.Kernel]; k.Largest == "" || l.Bytes > k.Bytes {
+				k.Largest = fmt.Sprintf("%s of %d", p.Entry, entry.Tokens)
+				k.Grid, k.Flops, k.Bytes, k.FloorUS = l.Grid, l.Flops, l.Bytes, us
+			}
 		}
-	}
-	resources := map[string]*object.Kernel{}
-	file, err := object.Read(code.Object)
-	if err != nil {
-		return out, err
-	}
-	for _, o := range file.Objects() {
-		for i := range o.Kernels {
-			resources[o.Kernels[i].Name] = &o.Kernels[i]
+		if card != nil {
+			entry.FloorUS = &floor
 		}
+		total.Launches += entry.Launches
+		total.ArenaBytes = max(total.ArenaBytes, entry.ArenaBytes)
+		in.Entries = append(in.Entries, entry)
 	}
-	for _, k := range code.Kernels {
-		row := bundleKernelRow{Name: k.Symbol, Form: k.Form, Spec: k.Spec, Ops: slices.Sorted(maps.Keys(ops[k.Symbol])), Layers: len(layers[k.Symbol])}
-		if r := resources[k.Symbol]; r != nil {
-			row.VGPR, row.VGPRSpills, row.Occupancy = ptrTo(r.VGPRs), r.VGPRSpills, r.Occupancy
-			row.LDSBytes, row.ScratchBytes, row.CodeBytes = ptrTo(r.LDSBytes), ptrTo(r.ScratchBytes), ptrTo(len(r.Code))
-		}
-		out.Kernels = append(out.Kernels, row)
+	for i := range rows {
+		rows[i].Ops, rows[i].Layers = slices.Sorted(maps.Keys(ops[i])), len(layers[i])
 	}
-	return out, nil
 }
 
 func entryOf(p *plan.Plan, class string) bundleEntry {
-	e := bundleEntry{Name: p.Entry, OrderClass: class, Launches: len(p.Launches), ArenaBytes: p.Arena}
-	k := 0
-	for _, b := range p.Binding {
-		switch b.Symbol {
-		case "T":
-			e.Tokens = b.Value
-		case "B":
-			e.Batch = b.Value
-		case "K":
-			k = b.Value
-		}
-	}
+	e := bundleEntry{Name: p.Entry, OrderClass: class, Launches: len(p.Launches), ArenaBytes: p.Arena, Tokens: p.Symbol("T"), Batch: p.Symbol("B")}
 	if e.Tokens == 0 {
-		e.Tokens = e.Batch * (k + 1)
+		e.Tokens = e.Batch * (p.Symbol("K") + 1)
 	}
 	return e
 }
 
-func (in *bundleInspection) print(e *env) error {
-	s := in.Settings
-	fmt.Fprintf(e.stdout, "%s: kiln %s, %s\nnumerics %s, max-seq %d, batch %s, prefill %s, speculate %d, layers %d, taps %v\n",
-		in.Bundle, in.Kiln, in.LLVM, s.Numerics, s.MaxSeq, joinInts(s.Batch), joinInts(s.Prefill), s.Speculate, s.Layers, s.Taps)
-	for _, t := range in.Targets {
-		fmt.Fprintf(e.stdout, "\n%s\n", t.Target)
-		tw := tabwriter.NewWriter(e.stdout, 0, 0, 2, ' ', 0)
-		fmt.Fprintln(tw, "entry\ttokens\tbatch\torder class\tlaunches\tarena bytes")
-		for _, r := range t.Entries {
-			fmt.Fprintf(tw, "%s\t%d\t%d\t%s\t%d\t%d\n", r.Name, r.Tokens, r.Batch, r.OrderClass, r.Launches, r.ArenaBytes)
-		}
-		if err := tw.Flush(); err != nil {
-			return err
-		}
-		fmt.Fprintln(e.stdout)
-		fmt.Fprintln(tw, "kernel\tform\tops\tlayers\tvgpr\tspills\tlds\tscratch\toccupancy\tcode")
-		for _, k := range t.Kernels {
-			fmt.Fprintf(tw, "%s\t%s\t%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s\n", k.Name, k.Form, strings.Join(k.Ops, ","), k.Layers,
-				cell(k.VGPR), cell(k.VGPRSpills), cell(k.LDSBytes), cell(k.ScratchBytes), cell(k.Occupancy), cell(k.CodeBytes))
-		}
-		if err := tw.Flush(); err != nil {
-			return err
-		}
+// value is a number that may be unknown, or 0.
+func value(v *int) int {
+	if v == nil {
+		return 0
 	}
-	return nil
+	return *v
 }

@@ -101,7 +101,7 @@ func openModel(e *env, f *flags, taps bool, progress *progress) (*session, place
 	s := &session{config: c, layout: layout, device: device, numerics: o.Numerics, close: file.Close}
 	place := func(prompt, positions int, draft bool) (*engine.Seq, error) {
 		if compiled != nil {
-			h, err := compiled.executor(m, src, positions)
+			h, err := compiled.executor(src, positions, progress)
 			if err != nil {
 				return nil, err
 			}

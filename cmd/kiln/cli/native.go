@@ -5,8 +5,10 @@ import (
 	"slices"
 
 	"github.com/kiln-project/kiln/codegen"
+	"github.com/kiln-project/kiln/codegen/bundle"
 	"github.com/kiln-project/kiln/codegen/llvm"
 	"github.com/kiln-project/kiln/codegen/target"
+	"github.com/kiln-project/kiln/ir"
 	"github.com/kiln-project/kiln/passes"
 	"github.com/kiln-project/kiln/runtime/engine"
 	"github.com/kiln-project/kiln/runtime/host"
@@ -43,20 +45,20 @@ func hostTarget() (*target.Target, error) {
 }
 
 // hostBuckets are the plans that one request of prompt + new tokens needs.
-func hostBuckets(l engine.Layout, prompt, positions int, draft bool) []codegen.Bucket {
+func hostBuckets(l engine.Layout, prompt, positions int, draft bool) []passes.Bucket {
 	pages := l.Pages(positions)
 	bind := func(t int) map[string]int {
 		return map[string]int{"T": t, "B": 1, "O": 1, "R": 1, "P": pages, "N": pages}
 	}
 	sizes := prefillSizes(prompt)
-	var out []codegen.Bucket
+	var out []passes.Bucket
 	for _, t := range sizes {
-		out = append(out, codegen.Bucket{Entry: "prefill", Bind: bind(t)})
+		out = append(out, passes.Bucket{Entry: "prefill", Bind: bind(t)})
 	}
-	out = append(out, codegen.Bucket{Entry: "decode", Bind: bind(1)})
+	out = append(out, passes.Bucket{Entry: "decode", Bind: bind(1)})
 	if draft {
 		for _, t := range append(slices.Clone(sizes), 1) {
-			out = append(out, codegen.Bucket{Entry: "draft", Bind: bind(t)})
+			out = append(out, passes.Bucket{Entry: "draft", Bind: bind(t)})
 		}
 	}
 	return out
@@ -90,13 +92,8 @@ func prefillSizes(n int) []int {
 }
 
 // openHost compiles the buckets for this CPU and binds the weights.
-func openHost(e *env, f *flags, m *passes.Module, buckets []codegen.Bucket, src engine.CheckpointSource, progress *progress) (*host.Executor, error) {
+func openHost(e *env, f *flags, m *passes.Module, buckets []passes.Bucket, src engine.CheckpointSource, progress *progress) (*host.Executor, error) {
 	t, err := hostTarget()
-	if err != nil {
-		return nil, err
-	}
-	u := codegen.NewUnit(t)
-	plans, err := u.LowerAll(m.Entries, buckets)
 	if err != nil {
 		return nil, err
 	}
@@ -106,18 +103,35 @@ func openHost(e *env, f *flags, m *passes.Module, buckets []codegen.Bucket, src 
 	}
 	defer done()
 	c.Progress = func(n, total int) { progress.say("compiling kernels %d/%d", n, total) }
-	out, err := c.Compile(e.ctx, u)
+	files, _, err := c.Build(e.ctx, t, m, buckets, codegen.Emit{})
 	if err != nil {
 		return nil, err
 	}
+	code, err := files.Decode(t.Name)
+	if err != nil {
+		return nil, err
+	}
+	return bindHost(code, src, progress)
+}
+
+// bindHost loads code and binds the weights to it, packed as it says.
+func bindHost(code *bundle.Code, src engine.CheckpointSource, progress *progress) (*host.Executor, error) {
 	progress.say("binding weights")
-	weights, err := engine.BindPack(m.Pack, src)
+	var pack *ir.Graph
+	if code.Pack != "" {
+		graphs, err := ir.Parse("pack.kir", code.Pack)
+		if err != nil {
+			return nil, err
+		}
+		pack = graphs[0]
+	}
+	weights, err := engine.BindPack(pack, src)
 	if err != nil {
 		return nil, err
 	}
-	lib, err := host.OpenLibrary(out.Object)
+	lib, err := host.OpenLibrary(code.Object)
 	if err != nil {
 		return nil, fmt.Errorf("host: %w", err)
 	}
-	return host.NewExecutor(lib, plans, weights)
+	return host.NewExecutor(lib, code.Module, weights)
 }

@@ -2,7 +2,6 @@ package codegen
 
 import (
 	"fmt"
-	"hash/fnv"
 	"strings"
 
 	"github.com/kiln-project/kiln/codegen/kernel"
@@ -10,60 +9,46 @@ import (
 	"github.com/kiln-project/kiln/codegen/plan"
 	"github.com/kiln-project/kiln/codegen/target"
 	"github.com/kiln-project/kiln/ir"
+	"github.com/kiln-project/kiln/passes"
 )
 
-// Unit collects the kernels of all entries compiled for one target.
-type Unit struct {
-	Target  *target.Target
-	Disable map[string]bool // kernel forms that must not be chosen
-	// Kernels in the order of first use.
-	Kernels []*Kernel
-	symbols map[string]*Kernel // by form, spec and parameter formats
-}
-
-// Kernel is one kernel of a unit.
-type Kernel struct {
-	Symbol string
-	Form   string
-	Spec   string
-	IR     string // LLVM IR of a module that holds just this kernel
-}
-
-// NewUnit starts a unit.
-func NewUnit(t *target.Target) *Unit {
-	return &Unit{Target: t, Disable: map[string]bool{}, symbols: map[string]*Kernel{}}
-}
-
-// Lower turns a bound graph into a plan: it selects a kernel form for every op,
-// decomposes the composites that no form takes, and lays out memory.
-func (u *Unit) Lower(g *ir.Graph, binding []plan.Binding) (*plan.Plan, error) {
+// SelectKernels implements passes.Backend: it chooses a kernel form for every op
+// and has it emit its launches; composites that no form takes are decomposed.
+func (u *Unit) SelectKernels(s *passes.Step) error {
+	g := s.Graph
+	if len(g.Syms) > 0 {
+		return fmt.Errorf("graph @%s: symbols %s are not bound", g.Name, strings.Join(g.Syms, ", "))
+	}
 	l := &lowerer{u: u, values: map[*ir.Value]value{}, written: map[*ir.Value]bool{}}
 	for _, up := range g.Updates {
 		l.written[up.State] = true
 	}
-	p := &plan.Plan{Version: plan.Version, Entry: g.Name, Target: u.Target.Name, Binding: binding}
-	if len(g.Syms) > 0 {
-		return nil, fmt.Errorf("graph @%s: symbols %s are not bound", g.Name, strings.Join(g.Syms, ", "))
-	}
 	for _, v := range g.Inputs {
-		l.define(v, plan.Arena, "")
+		l.define(v)
 	}
 	for _, v := range g.States {
-		l.define(v, plan.State, v.Name)
+		l.shared(plan.State, v)
 	}
 	for _, v := range g.Weights {
-		l.define(v, plan.Weight, v.Name)
+		l.shared(plan.Weight, v)
+	}
+	if l.err != nil {
+		return fmt.Errorf("graph @%s: %w", g.Name, l.err)
 	}
 	for _, op := range g.Ops {
-		if err := l.op(op); err != nil {
-			return nil, fmt.Errorf("graph @%s: %s: %s: %w", g.Name, op.Where(), op.Def.Name, err)
+		err := l.op(op)
+		if err == nil {
+			err = l.err
+		}
+		if err != nil {
+			return fmt.Errorf("graph @%s: %s: %s: %w", g.Name, op.Where(), op.Def.Name, err)
 		}
 	}
-	l.finish(g, p)
-	if l.err != nil {
-		return nil, l.err
+	for _, o := range g.Outputs {
+		l.operand(o.Value) // may launch: a constant gets its memory here
 	}
-	return p, p.Check()
+	u.steps[s] = l
+	return l.err
 }
 
 // value is the storage of a graph value.
@@ -75,7 +60,7 @@ type value struct {
 type buffer struct {
 	dt    ir.DType
 	space plan.Space
-	name  string
+	index int // of a pool or weight
 	part  int
 	bytes int64
 	// Arena buffers: launches between which the content matters.
@@ -83,6 +68,7 @@ type buffer struct {
 	offset      int64
 }
 
+// lowerer turns one step into launches.
 type lowerer struct {
 	u        *Unit
 	bufs     []buffer
@@ -90,9 +76,13 @@ type lowerer struct {
 	written  map[*ir.Value]bool // states that the graph updates
 	launches []plan.Launch
 	args     [][]argRef // per launch, parallel to Args
-	form     string     // of the op being lowered
+
+	// Of the op being lowered:
 	cur      *ir.Op
-	err      error
+	form     string
+	rejected []plan.Rejected
+
+	err error
 }
 
 type argRef struct {
@@ -106,29 +96,47 @@ func (l *lowerer) newBuffer(b buffer) int {
 	return len(l.bufs) - 1
 }
 
-func (l *lowerer) define(v *ir.Value, space plan.Space, name string) value {
-	n, _ := v.Type.Size()
-	out := value{scales: -1}
-	out.data = l.newBuffer(buffer{dt: v.Type.DType, space: space, name: name, bytes: v.Type.DType.Bytes(n)})
+// define gives a value memory in the arena.
+func (l *lowerer) define(v *ir.Value) value { return l.defineAs(v, buffer{space: plan.Arena}) }
+
+// shared gives a pool or weight its memory, which all steps share.
+func (l *lowerer) shared(space plan.Space, v *ir.Value) {
+	i, err := l.u.declare(space, v)
+	if err != nil {
+		l.fail("%v", err)
+	}
+	l.defineAs(v, buffer{space: space, index: i})
+}
+
+func (l *lowerer) defineAs(v *ir.Value, b buffer) value {
+	data, scales := sizes(v.Type)
+	b.dt, b.bytes = v.Type.DType, data
+	out := value{data: l.newBuffer(b), scales: -1}
 	if q := v.Type.Quant; q != nil {
-		out.scales = l.newBuffer(buffer{dt: q.Scale, space: space, name: name, part: 1, bytes: int64(scaleCount(v.Type))})
+		b.dt, b.part, b.bytes = q.Scale, 1, scales
+		out.scales = l.newBuffer(b)
 	}
 	l.values[v] = out
 	return out
 }
 
-// scaleCount is the number of block scales of a bound type.
-func scaleCount(t ir.Type) int {
-	n := 1
+// sizes are the bytes of a bound type's data and block scales.
+func sizes(t ir.Type) (data, scales int64) {
+	n, _ := t.Size()
+	data = t.DType.Bytes(n)
+	if t.Quant == nil {
+		return data, 0
+	}
+	scales = 1
 	for i, d := range t.Dims {
 		e, _ := d.Const()
 		if j := i - (t.Rank() - 2); j >= 0 {
 			b := t.Quant.Block[j]
 			e = (e + b - 1) / b
 		}
-		n *= e
+		scales *= int64(e)
 	}
-	return n
+	return data, scales
 }
 
 // op lowers one op.
@@ -144,31 +152,52 @@ func (l *lowerer) op(op *ir.Op) error {
 	case op.Def.Name == "scatter_rows" && isPool(op.Args[0]):
 		l.values[op.Results[0]] = l.operand(op.Args[0]) // in place
 	}
-	form, why := l.choose(op)
+	form, rejected := l.choose(op)
 	if form == nil {
 		if op.Def.Primitive() {
-			return fmt.Errorf("no kernel form: %s", why)
+			return fmt.Errorf("no kernel form: %s", whyNot(rejected))
 		}
-		return l.decompose(op)
+		return l.decompose(op, rejected)
 	}
 	for _, r := range op.Results {
 		if _, done := l.values[r]; !done {
-			l.define(r, plan.Arena, "")
+			l.define(r)
 		}
 	}
-	if err := l.lowerBy(form, op); err != nil {
-		return err
-	}
-	return l.err
+	return l.lowerBy(form, rejected, op)
 }
 
 // lowerBy emits a form's launches; they carry its name and the op's. A form may
 // need the memory of a constant, whose own form then runs in between.
-func (l *lowerer) lowerBy(form *kernels.Form, op *ir.Op) error {
-	saved, cur := l.form, l.cur
-	l.form, l.cur = form.Name, op
-	defer func() { l.form, l.cur = saved, cur }()
-	return form.Lower(l, op)
+func (l *lowerer) lowerBy(form *kernels.Form, rejected []plan.Rejected, op *ir.Op) error {
+	savedForm, savedRejected, cur, first := l.form, l.rejected, l.cur, len(l.launches)
+	l.form, l.rejected, l.cur = form.Name, rejected, op
+	defer func() { l.form, l.rejected, l.cur = savedForm, savedRejected, cur }()
+	if err := form.Lower(l, op); err != nil {
+		return err
+	}
+	return l.price(op, l.launches[first:])
+}
+
+// price splits an op's flops over its launches, in proportion to their work.
+func (l *lowerer) price(op *ir.Op, launches []plan.Launch) error {
+	c, err := l.u.cost(op)
+	if err != nil || c.flops == 0 {
+		return err
+	}
+	var work int64
+	for i := range launches {
+		if launches[i].Op == op.Def.Name {
+			work += launches[i].Work
+		}
+	}
+	for i := range launches {
+		if p := &launches[i]; p.Op == op.Def.Name {
+			p.Flops = int64(float64(c.flops) * (float64(p.Work) / float64(work)))
+			p.Rate = string(c.rate)
+		}
+	}
+	return nil
 }
 
 // isPool reports whether v is a state pool or a value written over one.
@@ -185,23 +214,36 @@ func poolOf(v *ir.Value) *ir.Value {
 	return nil
 }
 
-// choose returns the first form that takes op, or why none does.
-func (l *lowerer) choose(op *ir.Op) (*kernels.Form, string) {
-	why := "the library has none"
+// choose returns the first form that takes op, and those that do not before it.
+func (l *lowerer) choose(op *ir.Op) (*kernels.Form, []plan.Rejected) {
+	var rejected []plan.Rejected
 	for _, f := range kernels.For(op.Def.Name) {
-		if l.u.Disable[f.Name] {
-			why = f.Name + ": disabled"
-			continue
+		why := "disabled"
+		if !l.u.Disable[f.Name] {
+			why = f.Match(op, l.u.Target)
 		}
-		if why = f.Match(op, l.u.Target); why == "" {
-			return f, ""
+		if why == "" {
+			return f, rejected
 		}
-		why = f.Name + ": " + why
+		rejected = append(rejected, plan.Rejected{Form: f.Name, Reason: why})
 	}
-	return nil, why
+	return nil, rejected
 }
 
-func (l *lowerer) decompose(op *ir.Op) error {
+// whyNot is the text of rejections.
+func whyNot(rejected []plan.Rejected) string {
+	if len(rejected) == 0 {
+		return "the library has none"
+	}
+	list := make([]string, len(rejected))
+	for i, r := range rejected {
+		list[i] = r.Form + ": " + r.Reason
+	}
+	return strings.Join(list, "; ")
+}
+
+func (l *lowerer) decompose(op *ir.Op, rejected []plan.Rejected) error {
+	l.u.decomposed(op, rejected)
 	ops, results, err := ir.Decompose(op)
 	if err != nil {
 		return err
@@ -218,6 +260,19 @@ func (l *lowerer) decompose(op *ir.Op) error {
 	return nil
 }
 
+// decomposed keeps a note of it for inspect: one for all ops that were rejected
+// for the same reasons.
+func (u *Unit) decomposed(op *ir.Op, rejected []plan.Rejected) {
+	for i := range u.Module.Decomposed {
+		d := &u.Module.Decomposed[i]
+		if d.Op == op.Def.Name && whyNot(d.Rejected) == whyNot(rejected) {
+			d.Count++
+			return
+		}
+	}
+	u.Module.Decomposed = append(u.Module.Decomposed, plan.Decomposed{Op: op.Def.Name, Loc: op.Loc, Count: 1, Rejected: rejected})
+}
+
 // operand is the storage of a value that is defined already; a constant gets
 // memory now.
 func (l *lowerer) operand(v *ir.Value) value {
@@ -228,13 +283,13 @@ func (l *lowerer) operand(v *ir.Value) value {
 		l.fail("value %s has no storage", v)
 		return value{scales: -1}
 	}
-	s := l.define(v, plan.Arena, "")
-	form, why := l.choose(v.Op)
+	s := l.define(v)
+	form, rejected := l.choose(v.Op)
 	if form == nil {
-		l.fail("const: %s", why)
+		l.fail("const: no kernel form: %s", whyNot(rejected))
 		return s
 	}
-	if err := l.lowerBy(form, v.Op); err != nil {
+	if err := l.lowerBy(form, rejected, v.Op); err != nil {
 		l.fail("const: %v", err)
 	}
 	return s
@@ -270,7 +325,7 @@ func (l *lowerer) Scratch(dt ir.DType, n int) kernels.Ref {
 
 func (l *lowerer) Launch(k kernels.Launch) {
 	params := make([]kernel.Param, 0, len(k.In)+len(k.Out)+len(k.Ints))
-	pl := plan.Launch{Form: l.form, Op: l.cur.Def.Name, Loc: l.cur.Loc, Grid: k.Grid, Work: k.Work}
+	pl := plan.Launch{Op: l.cur.Def.Name, Loc: l.cur.Loc, Grid: k.Grid, Work: k.Work}
 	var refs []argRef
 	add := func(list []kernels.Ref, prefix string, mode plan.Mode) {
 		for i, r := range list {
@@ -282,6 +337,11 @@ func (l *lowerer) Launch(k kernels.Launch) {
 			b.last = len(l.launches)
 			refs = append(refs, argRef{r.ID, mode})
 			pl.Args = append(pl.Args, plan.Arg{Mode: mode})
+			touched := b.bytes
+			if n, ok := k.Touched[r]; ok {
+				touched = min(touched, n)
+			}
+			pl.Bytes += touched
 		}
 	}
 	add(k.In, "in", plan.Read)
@@ -295,101 +355,11 @@ func (l *lowerer) Launch(k kernels.Launch) {
 		refs = append(refs, argRef{buf: -1})
 		pl.Args = append(pl.Args, plan.Arg{Int: int64(n)})
 	}
-	kn, err := l.u.kernel(l.form, k, params)
-	if err != nil {
+	var err error
+	if pl.Kernel, err = l.u.kernel(l.form, l.rejected, k, params); err != nil {
 		l.fail("%v", err)
 		return
 	}
-	pl.Kernel = kn.Symbol
 	l.launches = append(l.launches, pl)
 	l.args = append(l.args, refs)
-}
-
-// kernel returns the kernel of a launch, building it on first use.
-func (u *Unit) kernel(form string, k kernels.Launch, params []kernel.Param) (*Kernel, error) {
-	key := fmt.Sprintf("%s %s %s", form, k.Name, k.Spec)
-	for _, p := range params {
-		key += " " + p.Mem.String()
-	}
-	if kn, ok := u.symbols[key]; ok {
-		return kn, nil
-	}
-	h := fnv.New64a()
-	h.Write([]byte(key))
-	kn := &Kernel{Symbol: fmt.Sprintf("%s_%016x", k.Name, h.Sum64()), Form: form, Spec: key}
-	for _, other := range u.Kernels {
-		if other.Symbol == kn.Symbol {
-			return nil, fmt.Errorf("kernels %q and %q have one symbol %s", other.Spec, key, kn.Symbol)
-		}
-	}
-	m := kernel.NewModule(u.Target)
-	if err := m.Build(kn.Symbol, params, k.Body); err != nil {
-		return nil, err
-	}
-	kn.IR = m.Text()
-	u.symbols[key] = kn
-	u.Kernels = append(u.Kernels, kn)
-	return kn, nil
-}
-
-// finish lays out the arena and fills in the plan.
-func (l *lowerer) finish(g *ir.Graph, p *plan.Plan) {
-	for _, o := range g.Outputs {
-		l.operand(o.Value) // may launch: a constant gets its memory here
-	}
-	end := len(l.launches)
-	for _, o := range g.Outputs {
-		s := l.operand(o.Value)
-		for _, id := range []int{s.data, s.scales} {
-			if id >= 0 {
-				l.bufs[id].last = end
-			}
-		}
-	}
-	for _, in := range g.Inputs {
-		for _, id := range []int{l.values[in].data, l.values[in].scales} {
-			if id >= 0 {
-				l.bufs[id].first = -1
-			}
-		}
-	}
-	if l.err != nil {
-		return
-	}
-	p.Arena = layout(l.bufs)
-	tensor := func(name string, v *ir.Value) plan.Tensor {
-		s := l.values[v]
-		t := plan.Tensor{Name: name, Type: v.Type.String(), Data: l.slice(s.data)}
-		if s.scales >= 0 {
-			sc := l.slice(s.scales)
-			t.Scales = &sc
-		}
-		return t
-	}
-	for _, v := range g.Inputs {
-		p.Inputs = append(p.Inputs, tensor(v.Name, v))
-	}
-	for _, o := range g.Outputs {
-		p.Outputs = append(p.Outputs, tensor(o.Name, o.Value))
-	}
-	for _, v := range g.States {
-		p.States = append(p.States, tensor(v.Name, v))
-	}
-	for _, v := range g.Weights {
-		p.Weights = append(p.Weights, tensor(v.Name, v))
-	}
-	for i := range l.launches {
-		for j, r := range l.args[i] {
-			if r.buf >= 0 {
-				s := l.slice(r.buf)
-				l.launches[i].Args[j].Buf = &s
-			}
-		}
-	}
-	p.Launches = l.launches
-}
-
-func (l *lowerer) slice(id int) plan.Slice {
-	b := &l.bufs[id]
-	return plan.Slice{Space: b.space, Name: b.name, Part: b.part, Offset: b.offset, Bytes: b.bytes}
 }

@@ -1,0 +1,114 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+)
+
+// print writes the text form: per target its plans and kernels, or the kernel
+// that was asked for in detail.
+func (in *bundleInspection) print(e *env, detail bool) error {
+	s := in.Settings
+	w := e.stdout
+	fmt.Fprintf(w, "%s: kiln %s, %s\nnumerics %s, max-seq %d, batch %s, prefill %s, speculate %d, layers %d, taps %v\n",
+		in.Bundle, in.Kiln, in.LLVM, s.Numerics, s.MaxSeq, joinInts(s.Batch), joinInts(s.Prefill), s.Speculate, s.Layers, s.Taps)
+	for _, t := range in.Totals {
+		if err := in.printTarget(w, t, detail); err != nil {
+			return err
+		}
+	}
+	for _, d := range in.Decomposed {
+		fmt.Fprintf(w, "%s: %d x %s decomposed, first at %s\n", d.Target, d.Count, d.Op, d.Loc)
+		for _, r := range d.Rejected {
+			fmt.Fprintf(w, "  not %s: %s\n", r.Form, r.Reason)
+		}
+	}
+	for i := range in.Kernels {
+		if err := in.Kernels[i].printDetail(w, detail); err != nil {
+			return err
+		}
+	}
+	if len(in.Problems) > 0 {
+		fmt.Fprintln(w, "\nproblems:")
+	}
+	for _, p := range in.Problems {
+		fmt.Fprintf(w, "  %s\n", printable(p))
+	}
+	for _, n := range in.Notes {
+		fmt.Fprintf(e.stderr, "note: %s\n", n)
+	}
+	return nil
+}
+
+func (in *bundleInspection) printTarget(w io.Writer, t targetTotal, detail bool) error {
+	fmt.Fprintf(w, "\n%s: %d plans, %d launches, %d kernels in %d bytes of code, %d+%d spills; weights %s, pools %s, arena %s; floor times of %s\n\n",
+		t.Target, t.Plans, t.Launches, t.Kernels, t.CodeBytes, t.VGPRSpills, t.SGPRSpills, size(t.WeightBytes), size(t.PoolBytes), size(t.ArenaBytes), cell(t.Card))
+	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	if !detail {
+		fmt.Fprintln(tw, "entry\ttokens\tbatch\torder class\tlaunches\tarena\tGFLOP\tread+written\tfloor us")
+		for _, r := range in.Entries {
+			if r.Target == t.Target {
+				fmt.Fprintf(tw, "%s\t%d\t%d\t%s\t%d\t%s\t%.3g\t%s\t%s\n", r.Name, r.Tokens, r.Batch, r.OrderClass, r.Launches, size(r.ArenaBytes), float64(r.Flops)/1e9, size(r.Bytes), microseconds(r.FloorUS))
+			}
+		}
+		if err := tw.Flush(); err != nil {
+			return err
+		}
+		fmt.Fprintln(w)
+	}
+	fmt.Fprintln(tw, "kernel\tform\tops\tlayers\tvgpr\tagpr\tsgpr\tspills\tlds\tscratch\toccupancy\tcode\tmfma\tlargest launch\tgrid\tMFLOP\tread+written\tfloor us")
+	for _, k := range in.Kernels {
+		if k.bundleTarget != t.Target {
+			continue
+		}
+		fmt.Fprintf(tw, "%s\t%s\t%s\t%d", k.Name, k.Chosen, strings.Join(k.Ops, ","), k.Layers)
+		for _, v := range []*int{k.VGPR, k.AGPR, k.SGPR, k.VGPRSpills, k.LDSBytes, k.ScratchBytes, k.Occupancy, k.CodeBytes, k.MFMA} {
+			fmt.Fprint(tw, "\t", cell(v))
+		}
+		fmt.Fprintf(tw, "\t%s\t%d\t%.3g\t%s\t%s\n", k.Largest, k.Grid, float64(k.Flops)/1e6, size(k.Bytes), microseconds(k.FloorUS))
+	}
+	return tw.Flush()
+}
+
+// printDetail writes what the table has no room for.
+func (k *bundleKernel) printDetail(w io.Writer, detail bool) error {
+	if detail {
+		fmt.Fprintf(w, "\n%s (%s)\n  form %s\n", k.Name, k.bundleTarget, k.Chosen)
+		for _, r := range k.Rejected {
+			fmt.Fprintf(w, "  not %s: %s\n", r.Form, r.Reason)
+		}
+		fmt.Fprintf(w, "  spec %s\n", k.Spec)
+		if k.Args != nil {
+			if err := k.printArgs(w, tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)); err != nil {
+				return err
+			}
+		}
+	}
+	k.printAsm(w)
+	if k.LL != "" {
+		fmt.Fprintf(w, "\n; %s (%s)\n%s", k.Name, k.bundleTarget, k.LL)
+	}
+	return nil
+}
+
+// size is a number of bytes for people.
+func size(n int64) string {
+	switch {
+	case n >= 10e9:
+		return fmt.Sprintf("%.1f GB", float64(n)/1e9)
+	case n >= 10e6:
+		return fmt.Sprintf("%.1f MB", float64(n)/1e6)
+	case n >= 10e3:
+		return fmt.Sprintf("%.1f kB", float64(n)/1e3)
+	}
+	return fmt.Sprintf("%d B", n)
+}
+
+func microseconds(us *float64) string {
+	if us == nil {
+		return "-"
+	}
+	return fmt.Sprintf("%.3g", *us)
+}

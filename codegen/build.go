@@ -1,0 +1,145 @@
+package codegen
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/kiln-project/kiln/codegen/bundle"
+	"github.com/kiln-project/kiln/codegen/llvm"
+	"github.com/kiln-project/kiln/codegen/target"
+	"github.com/kiln-project/kiln/ir"
+	"github.com/kiln-project/kiln/passes"
+)
+
+// Emit says which intermediate forms Build keeps beside the code.
+type Emit struct {
+	KIR bool // graphs after the passes
+	LL  bool // LLVM IR of each kernel, as it goes to LLVM
+	Asm bool // instructions of each kernel
+}
+
+func (e Emit) any() bool { return e.KIR || e.LL || e.Asm }
+
+// Build compiles the buckets of a module, on which passes.Run was called for the
+// target, and returns the target's part of a bundle. What the cache has of the
+// same graphs, made by this very program and LLVM, is not made again; what is to
+// be emitted always is.
+func (c *Compiler) Build(ctx context.Context, t *target.Target, m *passes.Module, buckets []passes.Bucket, emit Emit) (bundle.Files, Stats, error) {
+	key, err := c.buildKey(t, m, buckets)
+	if err != nil {
+		return nil, Stats{}, err
+	}
+	if !emit.any() {
+		if files, st, ok := c.cached(key, t); ok {
+			return files, st, nil
+		}
+	}
+	start := time.Now()
+	u := NewUnit(t)
+	if err := passes.Lower(m, buckets, u); err != nil {
+		return nil, Stats{}, err
+	}
+	lowering := time.Since(start)
+	out, err := c.Compile(ctx, u)
+	if err != nil {
+		return nil, Stats{}, err
+	}
+	st := out.Stats
+	st.Plans, st.Lowering = len(u.Module.Plans), lowering
+	code := bundle.Code{Module: u.Module, Object: out.Object}
+	if m.Pack != nil {
+		code.Pack = ir.Text(m.Pack)
+	}
+	files, err := code.Encode()
+	if err == nil {
+		err = c.keep(key, files)
+	}
+	if err == nil && emit.any() {
+		files, err = c.emit(ctx, files, u, m, emit)
+	}
+	return files, st, err
+}
+
+// buildKey digests all that Build depends on. Graphs are the ones after all
+// passes on graphs; what follows is this program's doing, so that its own bytes
+// are part of the key: an edited kernel or pass is never served stale.
+func (c *Compiler) buildKey(t *target.Target, m *passes.Module, buckets []passes.Bucket) (string, error) {
+	if c.Cache == nil {
+		return "", nil
+	}
+	self, err := program()
+	if err != nil {
+		return "", err
+	}
+	parts := []string{"build", Version, self, c.Tools.ID(), fmt.Sprintf("%+v", *t)}
+	for _, g := range m.Entries {
+		parts = append(parts, ir.Text(g))
+	}
+	if m.Pack != nil {
+		parts = append(parts, ir.Text(m.Pack))
+	}
+	for _, b := range buckets {
+		text := b.Entry
+		for _, s := range slices.Sorted(maps.Keys(b.Bind)) {
+			text += fmt.Sprintf(" %s=%d", s, b.Bind[s])
+		}
+		parts = append(parts, text)
+	}
+	return cacheKey(parts...), nil
+}
+
+// cached returns what Build made before. An entry that does not read is not
+// there.
+func (c *Compiler) cached(key string, t *target.Target) (bundle.Files, Stats, bool) {
+	data, ok := c.Cache.get(key)
+	if !ok {
+		return nil, Stats{}, false
+	}
+	files, err := bundle.FromArchive(data)
+	if err != nil {
+		return nil, Stats{}, false
+	}
+	m, err := files.DecodeModule(t.Name)
+	if err != nil {
+		return nil, Stats{}, false
+	}
+	return files, Stats{Plans: files.Plans(), Kernels: len(m.Kernels), Cached: len(m.Kernels), WholeHit: true}, true
+}
+
+func (c *Compiler) keep(key string, files bundle.Files) error {
+	if c.Cache == nil {
+		return nil
+	}
+	data, err := files.Archive()
+	if err != nil {
+		return err
+	}
+	return c.Cache.put(key, data)
+}
+
+// emit adds the forms that were asked for.
+func (c *Compiler) emit(ctx context.Context, files bundle.Files, u *Unit, m *passes.Module, e Emit) (bundle.Files, error) {
+	if e.KIR {
+		for _, g := range m.Entries {
+			files = files.Emit("kir/"+g.Name+".kir", []byte(ir.Text(g)))
+		}
+	}
+	if e.LL {
+		for _, k := range u.Kernels {
+			files = files.Emit("ll/"+k.Symbol+".ll", []byte(k.IR))
+		}
+	}
+	if !e.Asm {
+		return files, nil
+	}
+	// Text is not cached: it is asked for to be looked at, not to be run.
+	fresh := &Compiler{Tools: c.Tools, LLVM: c.LLVM, Progress: c.Progress}
+	asm, _, err := fresh.objects(ctx, u, llvm.Asm, make([]string, len(u.Kernels)))
+	for i, text := range asm {
+		files = files.Emit("s/"+u.Kernels[i].Symbol+".s", text)
+	}
+	return files, err
+}

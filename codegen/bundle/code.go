@@ -1,0 +1,139 @@
+package bundle
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/kiln-project/kiln/codegen/plan"
+)
+
+// Code is what a bundle holds for one target.
+type Code struct {
+	Module *plan.Module
+	Object []byte
+	Pack   string // .kir text; "" if nothing is packed
+}
+
+// File is one file of a target's folder.
+type File struct {
+	Name string // with slashes
+	Data []byte
+}
+
+// Files are a target's folder.
+type Files []File
+
+// Get returns a file.
+func (f Files) Get(name string) ([]byte, bool) {
+	for _, x := range f {
+		if x.Name == name {
+			return x.Data, true
+		}
+	}
+	return nil, false
+}
+
+// CodeBytes is the size of the target's code object.
+func (f Files) CodeBytes(target string) int {
+	object, _ := f.Get(objectName(target))
+	return len(object)
+}
+
+// Plans counts the plans.
+func (f Files) Plans() int {
+	n := 0
+	for _, x := range f {
+		if strings.HasPrefix(x.Name, planPrefix) {
+			n++
+		}
+	}
+	return n
+}
+
+const (
+	moduleName = "module.json"
+	packName   = "pack.kir"
+	planPrefix = "plan-"
+	emitFolder = "ir/"
+)
+
+// Encode makes the files. Equal code gives equal bytes.
+func (c *Code) Encode() (Files, error) {
+	module, err := marshal(c.Module, true)
+	files := Files{{objectName(c.Module.Target), c.Object}, {moduleName, module}}
+	errs := []error{err}
+	if c.Pack != "" {
+		files = append(files, File{packName, []byte(c.Pack)})
+	}
+	for i, p := range c.Module.Plans {
+		data, err := marshal(p, false)
+		errs = append(errs, err)
+		files = append(files, File{fmt.Sprintf("%s%03d.json", planPrefix, i), data})
+	}
+	return files, errors.Join(errs...)
+}
+
+// Emit adds a file that people read and nothing runs.
+func (f Files) Emit(name string, data []byte) Files {
+	return append(f, File{emitFolder + name, data})
+}
+
+// DecodeModule reads the module without its plans.
+func (f Files) DecodeModule(target string) (*plan.Module, error) {
+	data, ok := f.Get(moduleName)
+	if !ok {
+		return nil, fmt.Errorf("no %s", moduleName)
+	}
+	m := &plan.Module{}
+	if err := decode(moduleName, data, m); err != nil {
+		return nil, err
+	}
+	if m.Target != target {
+		return nil, fmt.Errorf("%s: is for %s, not %s", moduleName, m.Target, target)
+	}
+	return m, nil
+}
+
+// Decode reads the files and checks every plan.
+func (f Files) Decode(target string) (*Code, error) {
+	m, err := f.DecodeModule(target)
+	if err != nil {
+		return nil, err
+	}
+	c := &Code{Module: m}
+	var ok bool
+	if c.Object, ok = f.Get(objectName(target)); !ok {
+		return nil, fmt.Errorf("no %s", objectName(target))
+	}
+	if pack, ok := f.Get(packName); ok {
+		c.Pack = string(pack)
+	}
+	for _, x := range f {
+		if !strings.HasPrefix(x.Name, planPrefix) {
+			continue
+		}
+		p := &plan.Plan{}
+		if err := decode(x.Name, x.Data, p); err != nil {
+			return nil, err
+		}
+		m.Plans = append(m.Plans, p)
+	}
+	if len(m.Plans) == 0 {
+		return nil, errors.New("no plans")
+	}
+	return c, m.Check()
+}
+
+func marshal(v any, indent bool) ([]byte, error) {
+	var buf bytes.Buffer
+	enc := json.NewEncoder(&buf)
+	enc.SetEscapeHTML(false)
+	if indent {
+		enc.SetIndent("", "  ")
+	}
+	err := enc.Encode(v)
+	return buf.Bytes(), err
+}

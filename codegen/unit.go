@@ -1,0 +1,129 @@
+package codegen
+
+import (
+	"fmt"
+	"hash/fnv"
+	"slices"
+
+	"github.com/kiln-project/kiln/codegen/kernel"
+	"github.com/kiln-project/kiln/codegen/kernels"
+	"github.com/kiln-project/kiln/codegen/plan"
+	"github.com/kiln-project/kiln/codegen/target"
+	"github.com/kiln-project/kiln/ir"
+	"github.com/kiln-project/kiln/passes"
+)
+
+// Unit is what is compiled for one target: the plans of all steps, and the
+// kernels and the memory that they share. It is the backend of the passes on
+// steps.
+type Unit struct {
+	Target  *target.Target
+	Disable map[string]bool // kernel forms that must not be chosen
+	Module  *plan.Module
+	Kernels []*Kernel // parallel to Module.Kernels, in the order of first use
+
+	symbols map[string]int // index of a kernel by form, spec and parameter formats
+	storage map[string]int // index of a pool or weight by space and name
+	costs   map[string]cost
+	steps   map[*passes.Step]*lowerer // between select-kernels and plan-memory
+}
+
+// Kernel is one kernel of a unit.
+type Kernel struct {
+	Symbol string
+	Spec   string
+	IR     string // LLVM IR of a module that holds just this kernel
+}
+
+// NewUnit starts a unit.
+func NewUnit(t *target.Target) *Unit {
+	return &Unit{
+		Target: t, Disable: map[string]bool{}, Module: &plan.Module{
+			Version: plan.Version, Target: t.Name,
+			States: []plan.Storage{}, Weights: []plan.Storage{}, Kernels: []plan.Kernel{}, Decomposed: []plan.Decomposed{},
+		},
+		symbols: map[string]int{}, storage: map[string]int{}, costs: map[string]cost{}, steps: map[*passes.Step]*lowerer{},
+	}
+}
+
+// LowerAll lowers every bucket of some entries, which have no pack graph to make,
+// and returns the plans in order.
+func (u *Unit) LowerAll(entries []*ir.Graph, buckets []passes.Bucket) ([]*plan.Plan, error) {
+	before := len(u.Module.Plans)
+	if err := passes.Lower(&passes.Module{Entries: entries}, buckets, u); err != nil {
+		return nil, err
+	}
+	return u.Module.Plans[before:], nil
+}
+
+// Lower lowers one bound graph.
+func (u *Unit) Lower(g *ir.Graph) (*plan.Plan, error) {
+	s := &passes.Step{Graph: g}
+	if err := u.SelectKernels(s); err != nil {
+		return nil, err
+	}
+	if err := u.PlanMemory(s); err != nil {
+		return nil, err
+	}
+	return u.Module.Plans[len(u.Module.Plans)-1], nil
+}
+
+// kernel returns the index of a launch's kernel, building it on first use.
+func (u *Unit) kernel(form string, rejected []plan.Rejected, k kernels.Launch, params []kernel.Param) (int, error) {
+	key := fmt.Sprintf("%s %s %s", form, k.Name, k.Spec)
+	for _, p := range params {
+		key += " " + p.Mem.String()
+	}
+	if i, ok := u.symbols[key]; ok {
+		u.Module.Kernels[i].Rejected = merge(u.Module.Kernels[i].Rejected, rejected)
+		return i, nil
+	}
+	h := fnv.New64a()
+	h.Write([]byte(key))
+	kn := &Kernel{Symbol: fmt.Sprintf("%s_%016x", k.Name, h.Sum64()), Spec: key}
+	for _, other := range u.Kernels {
+		if other.Symbol == kn.Symbol {
+			return 0, fmt.Errorf("kernels %q and %q have one symbol %s", other.Spec, key, kn.Symbol)
+		}
+	}
+	m := kernel.NewModule(u.Target)
+	if err := m.Build(kn.Symbol, params, k.Body); err != nil {
+		return 0, err
+	}
+	kn.IR = m.Text()
+	i := len(u.Kernels)
+	u.symbols[key] = i
+	u.Kernels = append(u.Kernels, kn)
+	u.Module.Kernels = append(u.Module.Kernels, plan.Kernel{Symbol: kn.Symbol, Form: form, Spec: key, Rejected: rejected})
+	return i, nil
+}
+
+// merge adds what list lacks.
+func merge(list, more []plan.Rejected) []plan.Rejected {
+	for _, r := range more {
+		if !slices.Contains(list, r) {
+			list = append(list, r)
+		}
+	}
+	return list
+}
+
+// declare returns the index of a pool or weight. It is one memory for all steps
+// of the unit: a second type for it is an error.
+func (u *Unit) declare(space plan.Space, v *ir.Value) (int, error) {
+	list := &u.Module.States
+	if space == plan.Weight {
+		list = &u.Module.Weights
+	}
+	typ := v.Type.String()
+	if i, ok := u.storage[space.String()+" "+v.Name]; ok {
+		if have := (*list)[i].Type; have != typ {
+			return 0, fmt.Errorf("%s %s is %s in one step and %s in another", space, v, have, typ)
+		}
+		return i, nil
+	}
+	data, scales := sizes(v.Type)
+	*list = append(*list, plan.Storage{Name: v.Name, Type: typ, Bytes: [2]int64{data, scales}})
+	u.storage[space.String()+" "+v.Name] = len(*list) - 1
+	return len(*list) - 1, nil
+}

@@ -1,0 +1,43 @@
+package passes
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/kiln-project/kiln/ir"
+)
+
+func bind(m *Module) error {
+	m.Steps = nil
+	for _, b := range m.Buckets {
+		i := slices.IndexFunc(m.Entries, func(g *ir.Graph) bool { return g.Name == b.Entry })
+		if i < 0 {
+			return fmt.Errorf("no entry %q", b.Entry)
+		}
+		s := &Step{Bind: map[string]int{}}
+		for _, sym := range m.Entries[i].Syms {
+			if n, ok := b.Bind[sym]; ok {
+				s.Bind[sym] = n
+			}
+		}
+		var err error
+		if s.Graph, err = ir.Bind(m.Entries[i], s.Bind); err != nil {
+			return err
+		}
+		m.Steps = append(m.Steps, s)
+	}
+	return nil
+}
+
+func selectKernels(m *Module) error { return eachStep(m, m.Backend.SelectKernels) }
+
+func planMemory(m *Module) error { return eachStep(m, m.Backend.PlanMemory) }
+
+func eachStep(m *Module, f func(*Step) error) error {
+	for _, s := range m.Steps {
+		if err := f(s); err != nil {
+			return err
+		}
+	}
+	return nil
+}
