@@ -14,10 +14,13 @@ type Pass struct {
 type Module struct {
 	Entries []*ir.Graph
 	Pack    *ir.Graph // nil until a pass hoists something
+	// FNUZ: the target's 8-bit floats are e4m3fnuz.
+	FNUZ bool
 }
 
 // Table lists the passes in the order in which they run.
 var Table = []Pass{
+	{"fnuz-weights", "For a target whose 8-bit floats are e4m3fnuz, recodes f8e4m3 weights that kernels decode in every step.", fnuzWeights},
 	{"hoist-pack", "Moves weight-only values out of the entries into the pack graph, each once.", hoistPack},
 }
 

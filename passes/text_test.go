@@ -5,6 +5,7 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -17,9 +18,9 @@ import (
 var update = flag.Bool("update", false, "rewrite the expected sections of the text cases")
 
 // The text cases of a pass are testdata/NAME/*.txtar: what the case shows, then
-// before.kir with one or more entries (a graph @pack is the pack graph), then
-// what the pass makes of it: after.kir with the entries and the pack graph, or
-// error.
+// before.kir with one or more entries (a graph @pack is the pack graph), perhaps
+// module with the fields that are set, one a line, then what the pass makes of
+// it: after.kir with the entries and the pack graph, or error.
 func TestTextCases(t *testing.T) {
 	for _, p := range Table {
 		files, err := filepath.Glob(filepath.Join("testdata", p.Name, "*.txtar"))
@@ -45,6 +46,16 @@ func textCase(t *testing.T, p Pass, file string) {
 		t.Fatalf("%s: want a comment, then the section before.kir", file)
 	}
 	m := module(t, file, string(arc.Files[0].Data))
+	given := arc.Files[:1]
+	if len(arc.Files) > 1 && arc.Files[1].Name == "module" {
+		given = arc.Files[:2]
+		for field := range strings.Lines(string(arc.Files[1].Data)) {
+			if field != "FNUZ\n" {
+				t.Fatalf("%s: module: no field %q", file, field)
+			}
+			m.FNUZ = true
+		}
+	}
 	got := txtar.File{Name: "after.kir"}
 	if err := runOne(p, m); err != nil {
 		got = txtar.File{Name: "error", Data: []byte(err.Error() + "\n")}
@@ -56,7 +67,7 @@ func textCase(t *testing.T, p Pass, file string) {
 			t.Errorf("after.kir does not round-trip, -printed +read:\n%s", diff)
 		}
 	}
-	want := txtar.Format(&txtar.Archive{Comment: arc.Comment, Files: []txtar.File{arc.Files[0], got}})
+	want := txtar.Format(&txtar.Archive{Comment: arc.Comment, Files: append(slices.Clone(given), got)})
 	if bytes.Equal(want, text) {
 		return
 	}
