@@ -13,14 +13,14 @@ import (
 	"github.com/kiln-project/kiln/passes"
 )
 
-// entries are the prepared graphs of a model.
-func entries(t *testing.T, dir string) []*ir.Graph {
+// entries are the graphs of a model, prepared for a target.
+func entries(t *testing.T, dir string, tg *target.Target) []*ir.Graph {
 	t.Helper()
 	c, err := dsv4.LoadConfig(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := &passes.Module{}
+	m := &passes.Module{FNUZ: tg.FNUZ}
 	for _, e := range dsv4.Entries {
 		g, err := dsv4.Build(c, e, dsv4.DefaultOptions())
 		if err != nil {
@@ -51,13 +51,13 @@ func TestModelsLower(t *testing.T) {
 		bucket("draft", "T", 16, "B", 1, "O", 1),
 	}
 	for _, model := range []string{"tiny-dsv4", "configs/flash", "configs/pro"} {
-		graphs := entries(t, "../testdata/"+model)
 		for _, name := range []string{"x86-64-v3", "gfx942", "gfx950"} {
 			t.Run(model+" "+name, func(t *testing.T) {
 				tg, err := target.Lookup(name)
 				if err != nil {
 					t.Fatal(err)
 				}
+				graphs := entries(t, "../testdata/"+model, tg)
 				var texts []string
 				for range 2 {
 					u := NewUnit(tg)
@@ -73,6 +73,11 @@ func TestModelsLower(t *testing.T) {
 						data = append(data, k.IR...)
 					}
 					texts = append(texts, string(data))
+					for _, w := range slices.Concat(plans[0].Weights, plans[3].Weights) {
+						if tg.FNUZ && strings.HasPrefix(w.Type, ir.F8E4M3.String()+"[") {
+							t.Errorf("weight %s is %s, which %s decodes in software", w.Name, w.Type, name)
+						}
+					}
 					for _, l := range plans[0].Launches {
 						if l.Op == "reduce_sum" || l.Op == "dot" || l.Op == "exp" {
 							t.Errorf("%s: a composite was decomposed: launch of %s", l.Loc, l.Op)
@@ -90,11 +95,11 @@ func TestModelsLower(t *testing.T) {
 // TestBucketsShareKernels: a bucket changes grids and integers, not code, but
 // for the tile height of products.
 func TestBucketsShareKernels(t *testing.T) {
-	graphs := entries(t, "../testdata/tiny-dsv4")
 	tg, err := target.Lookup("x86-64-v3")
 	if err != nil {
 		t.Fatal(err)
 	}
+	graphs := entries(t, "../testdata/tiny-dsv4", tg)
 	u := NewUnit(tg)
 	if _, err := u.LowerAll(graphs, []Bucket{bucket("prefill", "T", 16, "B", 1, "O", 1)}); err != nil {
 		t.Fatal(err)
@@ -109,11 +114,11 @@ func TestBucketsShareKernels(t *testing.T) {
 }
 
 func TestPlanCheck(t *testing.T) {
-	graphs := entries(t, "../testdata/tiny-dsv4")
 	tg, err := target.Lookup("x86-64-v3")
 	if err != nil {
 		t.Fatal(err)
 	}
+	graphs := entries(t, "../testdata/tiny-dsv4", tg)
 	good, err := NewUnit(tg).LowerAll(graphs, []Bucket{bucket("decode", "B", 2)})
 	if err != nil {
 		t.Fatal(err)
