@@ -18,7 +18,8 @@ type Module struct {
 	FNUZ bool
 }
 
-// Table lists the passes in the order in which they run.
+// Table lists the passes in the order in which they run: hoist-pack after those
+// that leave something to pack.
 var Table = []Pass{
 	{"fnuz-weights", "For a target whose 8-bit floats are e4m3fnuz, recodes f8e4m3 weights that kernels decode in every step.", fnuzWeights},
 	{"hoist-pack", "Moves weight-only values out of the entries into the pack graph, each once.", hoistPack},
