@@ -14,14 +14,14 @@ import (
 	"github.com/kiln-project/kiln/passes"
 )
 
-// entries are the prepared graphs of a model.
-func entries(t *testing.T, dir string) []*ir.Graph {
+// entries are the graphs of a model, prepared for a target.
+func entries(t *testing.T, dir string, tg *target.Target) []*ir.Graph {
 	t.Helper()
 	c, err := dsv4.LoadConfig(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := &passes.Module{}
+	m := &passes.Module{FNUZ: tg.FNUZ}
 	for _, e := range dsv4.Entries {
 		g, err := dsv4.Build(c, e, dsv4.DefaultOptions())
 		if err != nil {
@@ -52,13 +52,13 @@ func TestModelsLower(t *testing.T) {
 		bucket("draft", "T", 16, "B", 1, "O", 1),
 	}
 	for _, model := range []string{"tiny-dsv4", "configs/flash", "configs/pro"} {
-		graphs := entries(t, "../testdata/"+model)
 		for _, name := range []string{"x86-64-v3", "gfx942", "gfx950"} {
 			t.Run(model+" "+name, func(t *testing.T) {
 				tg, err := target.Lookup(name)
 				if err != nil {
 					t.Fatal(err)
 				}
+				graphs := entries(t, "../testdata/"+model, tg)
 				var texts []string
 				for range 2 {
 					u := NewUnit(tg)
@@ -66,7 +66,7 @@ func TestModelsLower(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
-					data, err := json.Marshal(plans)
+					data, err := json.Marshal([]any{u.Module, plans})
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -74,10 +74,16 @@ func TestModelsLower(t *testing.T) {
 						data = append(data, k.IR...)
 					}
 					texts = append(texts, string(data))
-					for _, l := range plans[0].Launches {
-						if l.Op == "reduce_sum" || l.Op == "dot" || l.Op == "exp" {
-							t.Errorf("%s: a composite was decomposed: launch of %s", l.Loc, l.Op)
+					for _, w := range u.Module.Weights {
+						if tg.FNUZ && strings.HasPrefix(w.Type, ir.F8E4M3.String()+"[") {
+							t.Errorf("weight %s is %s, which %s decodes in software", w.Name, w.Type, name)
 						}
+					}
+					for _, d := range u.Module.Decomposed {
+						if d.Op == "group_start" {
+							continue // a few integer ops on one number per request
+						}
+						t.Errorf("%s: %s was decomposed: %s", d.Loc, d.Op, whyNot(d.Rejected))
 					}
 				}
 				if texts[0] != texts[1] {
@@ -91,11 +97,11 @@ func TestModelsLower(t *testing.T) {
 // TestBucketsShareKernels: a bucket changes grids and integers, not code, but
 // for the tile height of products.
 func TestBucketsShareKernels(t *testing.T) {
-	graphs := entries(t, "../testdata/tiny-dsv4")
 	tg, err := target.Lookup("x86-64-v3")
 	if err != nil {
 		t.Fatal(err)
 	}
+	graphs := entries(t, "../testdata/tiny-dsv4", tg)
 	u := NewUnit(tg)
 	if _, err := u.LowerAll(graphs, []passes.Bucket{bucket("prefill", "T", 16, "B", 1, "O", 1)}); err != nil {
 		t.Fatal(err)
@@ -111,11 +117,11 @@ func TestBucketsShareKernels(t *testing.T) {
 
 // TestModuleCheck: what is wrong in a module is found and named.
 func TestModuleCheck(t *testing.T) {
-	graphs := entries(t, "../testdata/tiny-dsv4")
 	tg, err := target.Lookup("x86-64-v3")
 	if err != nil {
 		t.Fatal(err)
 	}
+	graphs := entries(t, "../testdata/tiny-dsv4", tg)
 	u := NewUnit(tg)
 	if _, err := u.LowerAll(graphs, []passes.Bucket{bucket("decode", "B", 2)}); err != nil {
 		t.Fatal(err)
@@ -192,7 +198,7 @@ func TestOneMemory(t *testing.T) {
 		t.Fatal(err)
 	}
 	b := passes.Bucket{Entry: "decode", Bind: map[string]int{"B": 1, "R": 4, "P": 2, "N": 9}}
-	_, err = NewUnit(tg).LowerAll(entries(t, "../testdata/tiny-dsv4"), []passes.Bucket{bucket("decode", "B", 2), b})
+	_, err = NewUnit(tg).LowerAll(entries(t, "../testdata/tiny-dsv4", tg), []passes.Bucket{bucket("decode", "B", 2), b})
 	if err == nil || !strings.Contains(err.Error(), "pass select-kernels: graph @decode: state !") || !strings.Contains(err.Error(), "in another") {
 		t.Errorf("two sizes of one pool: %v", err)
 	}

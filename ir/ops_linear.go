@@ -33,7 +33,7 @@ func init() {
 		&OpDef{
 			Name: "block_linear", Group: "linear",
 			Doc:      "y = b(x w^T) with a block-scaled weight: x is quantised to f8e4m3 in blocks along K, products of codes and scales are summed and rounded once to bf16.",
-			Operands: []OperandDef{{Name: "x", Doc: "bf16 [M,K]"}, {Name: "w", Doc: "f8e4m3 or f4e2m1 [N,K], block scaled"}}, Results: []string{"y"},
+			Operands: []OperandDef{{Name: "x", Doc: "bf16 [M,K]"}, {Name: "w", Doc: "f8e4m3, f8e4m3fnuz or f4e2m1 [N,K], block scaled"}}, Results: []string{"y"},
 			Attrs: []AttrDef{{Name: "act_block", Kind: AttrInt, Default: actBlock, Doc: "activation block along K"}},
 			Infer: func(o *Op) ([]Type, error) {
 				x, w := o.Args[0].Type, o.Args[1].Type
@@ -137,7 +137,7 @@ func init() {
 				}
 				return []*Value{y}
 			},
-			Limit: Limit{Kind: Exact},
+			Limit: Limit{Kind: Exact, Why: "forms of targets whose 8-bit floats are e4m3fnuz give 0 where f8e4m3 gives -0"},
 		},
 	)
 }

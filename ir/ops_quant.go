@@ -49,5 +49,17 @@ func init() {
 				return []Type{t.As(to)}, nil
 			},
 		},
+		&OpDef{
+			Name: "recode_fnuz", Group: "quant",
+			Doc:      "The same numbers as f8e4m3fnuz: a code means half of what it means as f8e4m3, so codes stay and scales double. -0, which f8e4m3fnuz lacks, becomes 0; NaN codes become its NaN, 0x80. Scale 2^127 cannot be doubled: it becomes NaN, as NaN does.",
+			Operands: []OperandDef{{Name: "q", Doc: "f8e4m3, block scaled"}}, Results: []string{"r"},
+			Infer: func(o *Op) ([]Type, error) {
+				t := o.Args[0].Type
+				if t.DType != F8E4M3 || t.Quant == nil {
+					return nil, fmt.Errorf("operand q is %s, want f8e4m3 with block scales", t)
+				}
+				return []Type{{DType: F8E4M3FNUZ, Dims: t.Dims, Quant: t.Quant}}, nil
+			},
+		},
 	)
 }

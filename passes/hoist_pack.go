@@ -52,33 +52,9 @@ type hoister struct {
 	taken map[string]bool
 }
 
-// expr describes a weight-only value.
-type expr struct {
-	key    string
-	weight string // the weights in it, joined; "" for none
-	table  string // without weights: the table op in it; "" for none
-	value  *ir.Value
-}
-
 func (h *hoister) entry(g *ir.Graph) (*ir.Graph, bool, error) {
-	b := ir.NewBuilder(g.Name, g.Meta...)
-	for _, s := range g.Syms {
-		b.Sym(s)
-	}
-	for _, l := range g.Lets {
-		b.Let(l.Name, l.Dim)
-	}
-	moved := map[*ir.Value]*ir.Value{}
-	for _, v := range g.Inputs {
-		moved[v] = b.Input(v.Name, v.Type)
-	}
-	for _, v := range g.States {
-		moved[v] = b.State(v.Name, v.Type)
-	}
-	exprs := map[*ir.Value]expr{}
-	for _, w := range g.Weights {
-		exprs[w] = expr{key: w.String() + ":" + w.Type.String(), weight: w.Name, value: w}
-	}
+	b, moved := restart(g)
+	exprs := weightExprs(g)
 
 	any := false
 	// get is v in the new graph; a weight-only value is packed or rebuilt there.
@@ -92,7 +68,7 @@ func (h *hoister) entry(g *ir.Graph) (*ir.Graph, bool, error) {
 		switch {
 		case v.Kind == ir.WeightValue:
 			n = b.Weight(v.Name, v.Type)
-		case e.weight != "" || e.table != "":
+		case e.packs():
 			any = true
 			n = b.Weight(h.packed(e), v.Type)
 		default:
@@ -103,10 +79,7 @@ func (h *hoister) entry(g *ir.Graph) (*ir.Graph, bool, error) {
 		return n
 	}
 	for _, op := range g.Ops {
-		if e, ok := weightOnly(op, exprs); ok {
-			for i, r := range op.Results {
-				exprs[r] = expr{key: fmt.Sprintf("%s#%d", e.key, i), weight: e.weight, table: e.table, value: r}
-			}
+		if weightOnly(op, exprs) {
 			continue
 		}
 		args := make([]*ir.Value, len(op.Args))
@@ -129,51 +102,6 @@ func (h *hoister) entry(g *ir.Graph) (*ir.Graph, bool, error) {
 	}
 	out, err := b.Finish()
 	return out, any, err
-}
-
-// weightOnly describes op if all its operands are weight-only.
-func weightOnly(op *ir.Op, exprs map[*ir.Value]expr) (expr, bool) {
-	var key strings.Builder
-	key.WriteString(op.Def.Name)
-	for _, a := range op.Attrs {
-		fmt.Fprintf(&key, " %s=%v", a.Key, a.Val)
-	}
-	weight, table := "", ""
-	if op.Def.Table {
-		table = op.Def.Name
-	}
-	for _, a := range op.Args {
-		e, ok := exprs[a]
-		if !ok {
-			return expr{}, false
-		}
-		key.WriteString(" (" + e.key + ")")
-		if table == "" {
-			table = e.table
-		}
-		switch {
-		case e.weight == "" || e.weight == weight:
-		case weight == "":
-			weight = e.weight
-		default:
-			weight += "+" + e.weight
-		}
-	}
-	if dependsOnSymbols(op) {
-		return expr{}, false
-	}
-	return expr{key: key.String(), weight: weight, table: table}, true
-}
-
-// dependsOnSymbols reports whether an extent is unbound: the value is not the
-// same for every step then.
-func dependsOnSymbols(op *ir.Op) bool {
-	for _, r := range op.Results {
-		if _, ok := r.Type.Size(); !ok {
-			return true
-		}
-	}
-	return false
 }
 
 // packed returns the packed weight that holds e, building it on first use.
@@ -206,16 +134,4 @@ func (h *hoister) packed(e expr) string {
 	}
 	h.pack.Output(name, get(e.value))
 	return name
-}
-
-// rebuild repeats the op that defines v in another graph.
-func rebuild(b *ir.Builder, v *ir.Value, get func(*ir.Value) *ir.Value, into map[*ir.Value]*ir.Value) {
-	args := make([]*ir.Value, len(v.Op.Args))
-	for i, a := range v.Op.Args {
-		args[i] = get(a)
-	}
-	b.At(v.Op.Loc)
-	for i, r := range b.Op(v.Op.Def.Name, v.Op.Attrs, args...) {
-		into[v.Op.Results[i]] = r
-	}
 }

@@ -8,6 +8,8 @@ import "github.com/kiln-project/kiln/ir"
 type Module struct {
 	Entries []*ir.Graph
 	Pack    *ir.Graph // nil until a pass hoists something
+	// FNUZ: the target's 8-bit floats are e4m3fnuz.
+	FNUZ bool
 
 	Buckets []Bucket // asks for the steps
 	Steps   []*Step  // nil until bind

@@ -20,8 +20,10 @@ const (
 	Steps               // entries bound to a bucket, made by bind, for one target
 )
 
-// Table lists the passes in the order in which they run.
+// Table lists the passes in the order in which they run: hoist-pack after those
+// that leave something to pack.
 var Table = []Pass{
+	{"fnuz-weights", "For a target whose 8-bit floats are e4m3fnuz, recodes f8e4m3 weights that kernels decode in every step.", true, Graphs, fnuzWeights},
 	{"hoist-pack", "Moves weight-only values out of the entries into the pack graph, each once.", true, Graphs, hoistPack},
 
 	{"bind", "Gives the symbols of an entry the integers of every bucket.", true, Steps, bind},

@@ -19,10 +19,10 @@ import (
 var update = flag.Bool("update", false, "rewrite the expected sections of the text cases")
 
 // The text cases of a pass are testdata/NAME/*.txtar: what the case shows, then
-// before.kir with one or more entries (a graph @pack is the pack graph), then
-// what the pass makes of it: after.kir with the entries and the pack graph, or
-// error. A case of bind has buckets, a line each, before before.kir, and the
-// steps after it. The cases of what a backend does are beside package codegen.
+// before.kir with one or more entries (a graph @pack is the pack graph), perhaps
+// module with what else is set, one a line (FNUZ, or bucket decode B=4), then what
+// the pass makes of it: after.kir with the entries and the pack graph, for bind
+// the steps, or error. The cases of what a backend does are beside package codegen.
 func TestTextCases(t *testing.T) {
 	for _, p := range Table {
 		if p.On == Steps && p.Name != "bind" {
@@ -47,16 +47,22 @@ func textCase(t *testing.T, p Pass, file string) {
 		t.Fatal(err)
 	}
 	arc := txtar.Parse(text)
-	var buckets []txtar.File
-	if len(arc.Files) > 0 && arc.Files[0].Name == "buckets" {
-		buckets, arc.Files = arc.Files[:1:1], arc.Files[1:]
-	}
 	if len(arc.Files) == 0 || arc.Files[0].Name != "before.kir" || len(arc.Comment) == 0 {
 		t.Fatalf("%s: want a comment, then the section before.kir", file)
 	}
 	m := module(t, file, string(arc.Files[0].Data))
-	for _, b := range buckets {
-		m.Buckets = parseBuckets(t, string(b.Data))
+	given := arc.Files[:1]
+	if len(arc.Files) > 1 && arc.Files[1].Name == "module" {
+		given = arc.Files[:2]
+		for field := range strings.Lines(string(arc.Files[1].Data)) {
+			if bucket, ok := strings.CutPrefix(field, "bucket "); ok {
+				m.Buckets = append(m.Buckets, parseBucket(t, bucket))
+			} else if field == "FNUZ\n" {
+				m.FNUZ = true
+			} else {
+				t.Fatalf("%s: module: no field %q", file, field)
+			}
+		}
 	}
 	got := txtar.File{Name: "after.kir"}
 	if err := runOne(p, m); err != nil {
@@ -80,7 +86,7 @@ func textCase(t *testing.T, p Pass, file string) {
 			}
 		}
 	}
-	want := txtar.Format(&txtar.Archive{Comment: arc.Comment, Files: append(buckets, arc.Files[0], got)})
+	want := txtar.Format(&txtar.Archive{Comment: arc.Comment, Files: append(slices.Clone(given), got)})
 	if bytes.Equal(want, text) {
 		return
 	}
@@ -93,24 +99,20 @@ func textCase(t *testing.T, p Pass, file string) {
 	t.Errorf("%s: -file +pass (rewrite with -update):\n%s", file, cmp.Diff(string(text), string(want)))
 }
 
-// parseBuckets reads lines like "decode B=4 R=1".
-func parseBuckets(t *testing.T, text string) []Bucket {
+// parseBucket reads "decode B=4 R=1".
+func parseBucket(t *testing.T, text string) Bucket {
 	t.Helper()
-	var out []Bucket
-	for line := range strings.Lines(text) {
-		fields := strings.Fields(line)
-		b := Bucket{Entry: fields[0], Bind: map[string]int{}}
-		for _, f := range fields[1:] {
-			name, value, _ := strings.Cut(f, "=")
-			n, err := strconv.Atoi(value)
-			if err != nil {
-				t.Fatalf("bucket %q: %v", line, err)
-			}
-			b.Bind[name] = n
+	fields := strings.Fields(text)
+	b := Bucket{Entry: fields[0], Bind: map[string]int{}}
+	for _, f := range fields[1:] {
+		name, value, _ := strings.Cut(f, "=")
+		n, err := strconv.Atoi(value)
+		if err != nil {
+			t.Fatalf("bucket %q: %v", text, err)
 		}
-		out = append(out, b)
+		b.Bind[name] = n
 	}
-	return out
+	return b
 }
 
 // module reads entries and, if there is one, the pack graph.

@@ -62,7 +62,7 @@ func (k *K) decode(v value.Value, d tir.DType, uniform bool) V {
 	case tir.F8E4M3:
 		return k.DecodeE4M3(word())
 	case tir.F8E4M3FNUZ:
-		return k.decodeFNUZ(word())
+		return k.DecodeFNUZ(word())
 	case tir.E8M0:
 		return k.DecodeE8M0(word())
 	case tir.I64:
@@ -77,26 +77,6 @@ func (k *K) decode(v value.Value, d tir.DType, uniform bool) V {
 		return k.Cmp(NE, word(), k.Int32(0))
 	}
 	return out
-}
-
-// DecodeE4M3 is the value of an OCP e4m3 code in an i32; 0x7F and 0xFF are NaN.
-func (k *K) DecodeE4M3(c V) V {
-	mag := k.And(c, k.Int32(0x7F))
-	x := k.Mul(k.Bits(k.Shl(mag, k.Int32(20))), k.Float(0x1p120))
-	signed := k.Bits(k.Or(k.Bits(x), k.Shl(k.And(c, k.Int32(0x80)), k.Int32(24))))
-	return k.Select(k.Cmp(EQ, mag, k.Int32(0x7F)), k.Float(math.NaN()), signed)
-}
-
-// DecodeE4M3Finite is DecodeE4M3 for weights, which hold no NaN codes.
-func (k *K) DecodeE4M3Finite(c V) V {
-	x := k.Mul(k.Bits(k.Shl(k.And(c, k.Int32(0x7F)), k.Int32(20))), k.Float(0x1p120))
-	return k.Bits(k.Or(k.Bits(x), k.Shl(k.And(c, k.Int32(0x80)), k.Int32(24))))
-}
-
-func (k *K) decodeFNUZ(c V) V {
-	x := k.Mul(k.Bits(k.Shl(k.And(c, k.Int32(0x7F)), k.Int32(20))), k.Float(0x1p119))
-	signed := k.Bits(k.Or(k.Bits(x), k.Shl(k.And(c, k.Int32(0x80)), k.Int32(24))))
-	return k.Select(k.Cmp(EQ, c, k.Int32(0x80)), k.Float(math.NaN()), signed)
 }
 
 // DecodeE8M0 is 2^(c-127); 255 is NaN, 0 is 2^-127.
@@ -207,11 +187,7 @@ type smallFloat struct {
 	nan       int     // the code of NaN
 }
 
-var (
-	codeE4M3 = smallFloat{man: 3, bias: 7, signBit: 7, max: 448, nan: 0x7F}
-	codeFNUZ = smallFloat{man: 3, bias: 8, signBit: 7, max: 240, nan: 0x80}
-	codeE2M1 = smallFloat{man: 1, bias: 1, signBit: 3, max: 6, nan: 7}
-)
+var codeE2M1 = smallFloat{man: 1, bias: 1, signBit: 3, max: 6, nan: 7}
 
 // encodeMagnitude rounds |x| to nearest even and saturates. A normal result keeps
 // the upper mantissa bits and is rebiased; a subnormal one appears at the end of
@@ -233,21 +209,9 @@ func (k *K) signed(x, magnitude V, f smallFloat) V {
 	return k.Select(k.Cmp(NE, x, x), k.Int32(f.nan), k.Or(sign, magnitude))
 }
 
-// EncodeE4M3 rounds f32 to an OCP e4m3 code, nearest even, saturating at 448;
-// NaN gives 0x7F.
-func (k *K) EncodeE4M3(x V) V { return k.signed(x, k.encodeMagnitude(x, codeE4M3), codeE4M3) }
-
 // EncodeE2M1 rounds f32 to a 4-bit code, nearest even, saturating at 6; NaN
 // gives 7, as ir/num does.
 func (k *K) EncodeE2M1(x V) V { return k.signed(x, k.encodeMagnitude(x, codeE2M1), codeE2M1) }
-
-// EncodeFNUZ rounds f32 to an e4m3fnuz code, nearest even, saturating at 240; NaN
-// gives 0x80 and everything that rounds to zero gives 0.
-func (k *K) EncodeFNUZ(x V) V {
-	mag := k.encodeMagnitude(x, codeFNUZ)
-	zero := k.And(k.Cmp(EQ, mag, k.Int32(0)), k.Cmp(EQ, x, x))
-	return k.Select(zero, k.Int32(0), k.signed(x, mag, codeFNUZ))
-}
 
 // Pow2Ceil is the smallest power of two >= x, for positive normal f32 x, from its
 // bits, with its exponent field as second result.
@@ -278,8 +242,8 @@ func (b *Buf) LoadAny(i V) V {
 	return b.Load(i)
 }
 
-// LoadWeight is Load for weights: packed f4e2m1 is unpacked, and 8-bit floats
-// are taken to hold no NaN, which loading a checkpoint has checked.
+// LoadWeight is Load for weights: packed f4e2m1 is unpacked, and OCP e4m3 is taken
+// to hold no NaN, which loading a checkpoint has checked.
 func (b *Buf) LoadWeight(i V) V {
 	switch b.mem {
 	case tir.F4E2M1:

@@ -72,6 +72,11 @@ func TestFormats(t *testing.T) {
 		)
 	}
 
+	// Half of e4m3: its codes for the doubles, but one zero and another NaN.
+	halves := probes(grid(0x80, func(c int) float32 { return num.FromE4M3(byte(c)) / 2 }))
+	units = append(units, unit{name: "encode half", in: []*eval.Tensor{floats(t, ir.F32, halves)}, out: ir.T(ir.F8E4M3FNUZ, ir.Int(len(halves))),
+		body: elementwise(len(halves), (*kernel.K).EncodeHalf), check: wantCodes(func(i int) byte { return num.RecodeFNUZ(num.E4M3(2 * halves[i])) })})
+
 	finite := codes(t, ir.F8E4M3, 256)
 	finite.Codes[0x7F], finite.Codes[0xFF] = 0, 0
 	units = append(units, unit{name: "decode weights", in: []*eval.Tensor{finite}, out: ir.T(ir.F32, ir.Int(256)),

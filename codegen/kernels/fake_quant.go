@@ -12,8 +12,8 @@ func init() {
 	register(&Form{Name: "fake_quant", Op: "fake_quant", Match: matchFakeQuant, Lower: lowerFakeQuant})
 }
 
-func matchFakeQuant(o *ir.Op, _ *target.Target) string {
-	f, ok := codeFormats[o.DType("to")]
+func matchFakeQuant(o *ir.Op, t *target.Target) string {
+	f, ok := codeFormatOf(o.DType("to"), t)
 	if !ok {
 		return fmt.Sprintf("format %s", o.DType("to"))
 	}
@@ -27,7 +27,7 @@ func matchFakeQuant(o *ir.Op, _ *target.Target) string {
 func lowerFakeQuant(l Lowering, o *ir.Op) error {
 	x, n, block := dims(o.Args[0]), o.Int("dims"), o.Int("block")
 	d := x[len(x)-1]
-	f := codeFormats[o.DType("to")]
+	f, _ := codeFormatOf(o.DType("to"), l.Target())
 	rows := product(x) / d
 	pieces := n / block
 	if n < d {

@@ -273,7 +273,13 @@ func (c *batch) compiled(name string, g *ir.Graph) (out, states map[string]*eval
 // load compiles graphs to one library.
 func load(t testing.TB, name string, graphs ...*ir.Graph) (*host.Device, []*plan.Plan) {
 	t.Helper()
-	u := codegen.NewUnit(mustTarget(t, name))
+	return loadFor(t, mustTarget(t, name), graphs...)
+}
+
+// loadFor is load for a target that need not be in the table.
+func loadFor(t testing.TB, tg *target.Target, graphs ...*ir.Graph) (*host.Device, []*plan.Plan) {
+	t.Helper()
+	u := codegen.NewUnit(tg)
 	var plans []*plan.Plan
 	for _, g := range graphs {
 		pl, err := u.Lower(g)

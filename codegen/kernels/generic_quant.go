@@ -13,6 +13,7 @@ func init() {
 	register(
 		&Form{Name: "generic_quantize", Op: "quantize", Match: always, Lower: lowerQuantize},
 		&Form{Name: "generic_dequantize", Op: "dequantize", Match: always, Lower: lowerDequantize},
+		&Form{Name: "generic_recode_fnuz", Op: "recode_fnuz", Match: always, Lower: lowerRecodeFNUZ},
 	)
 }
 
@@ -153,5 +154,38 @@ func lowerDequantize(l Lowering, o *ir.Op) error {
 			})
 		},
 	})
+	return nil
+}
+
+// lowerRecodeFNUZ maps codes and scales byte by byte, as num.RecodeFNUZ and
+// num.DoubleE8M0 do.
+func lowerRecodeFNUZ(l Lowering, o *ir.Op) error {
+	from, to := stores(l, o.Args[0]), stores(l, o.Results[0])
+	for part, f := range []struct {
+		name string
+		of   func(k *kernel.K, b kernel.V) kernel.V
+	}{
+		{"recode_codes", func(k *kernel.K, c kernel.V) kernel.V {
+			nan := k.Cmp(kernel.EQ, k.And(c, k.Int32(0x7F)), k.Int32(0x7F))
+			zero := k.Cmp(kernel.EQ, c, k.Int32(0x80))
+			return k.Select(nan, k.Int32(0x80), k.Select(zero, k.Int32(0), c))
+		}},
+		{"recode_scales", func(k *kernel.K, s kernel.V) kernel.V {
+			none := k.Int32(int(num.ScaleNaN))
+			return k.Select(k.Cmp(kernel.LT, s, k.Int32(254)), k.Add(s, k.Int32(1)), none)
+		}},
+	} {
+		n := product(from[part].shape)
+		s := spreadOver(l.Target(), 1, n, 4)
+		l.Launch(Launch{
+			Name: f.name, Spec: string(s.mode), Grid: s.grid(), Work: int64(n) * 4,
+			In: []Ref{bits(from[part].ref, 1)}, Out: []Ref{bits(to[part].ref, 1)}, Ints: s.ints(),
+			Body: func(k *kernel.K, b []*kernel.Buf, ints []kernel.V) {
+				s.each(k, ints, func(kernel.V) func(col, at kernel.V) {
+					return func(_, at kernel.V) { b[1].StoreBits(at, f.of(k, b[0].LoadBits(at))) }
+				})
+			},
+		})
+	}
 	return nil
 }

@@ -69,3 +69,24 @@ func TestDequantize(t *testing.T) {
 	}
 	c.run()
 }
+
+// All codes and scales, and shapes whose scales have edge blocks.
+func TestRecodeFNUZ(t *testing.T) {
+	r := rand.New(rand.NewPCG(5, 3))
+	c := newBatch(t)
+	all := blank(t, ir.Scaled(ir.F8E4M3, 1, 256, ir.Int(256), ir.Int(256)))
+	for i := range all.Codes {
+		all.Codes[i] = byte(i)
+	}
+	for i := range all.Scales {
+		all.Scales[i] = byte(i)
+	}
+	c.op("recode_fnuz", nil, exact, all)
+	for _, s := range []struct {
+		shape  []int
+		b0, b1 int
+	}{{[]int{1, 1}, 1, 1}, {[]int{5, 6}, 2, 4}, {[]int{2, 3, 18}, 2, 9}, {[]int{131, 9000}, 128, 128}} {
+		c.op("recode_fnuz", nil, exact, randomScaled(t, r, special, ir.F8E4M3, s.b0, s.b1, s.shape...))
+	}
+	c.run(bothHosts...)
+}

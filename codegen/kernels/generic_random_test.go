@@ -379,6 +379,9 @@ var makers = map[string]func(d *dag) *ir.Value{
 	"dequantize": func(d *dag) *ir.Value {
 		return d.op("dequantize", ir.A("to", pickOne(d.r, floatTypes...)), d.pick(func(v *ir.Value) bool { return v.Type.Quant != nil }))
 	},
+	"recode_fnuz": func(d *dag) *ir.Value {
+		return d.op("recode_fnuz", nil, d.pick(func(v *ir.Value) bool { return v.Type.Quant != nil && v.Type.DType == ir.F8E4M3 }))
+	},
 }
 
 func init() {

@@ -41,6 +41,7 @@ func wide(t *testing.T) *ir.Graph {
 		c.op("dequantize", ir.A("to", ir.BF16), exact, randomScaled(t, r, ordinary, to, 1, 300, 5, 600))
 		c.op("dequantize", ir.A("to", ir.F32), exact, randomScaled(t, r, ordinary, to, 128, 128, 5, 600))
 	}
+	c.op("recode_fnuz", nil, exact, randomScaled(t, r, ordinary, ir.F8E4M3, 128, 128, 5, 600))
 	return c.graph()
 }
 
@@ -194,7 +195,7 @@ func TestRowsAreNotInTheCode(t *testing.T) {
 			b.Sum(x, 2, ir.F32), b.Sum(x, 1, ir.F32), b.Op1("reduce_max", ir.A("axis", 2), x), b.Op1("topk", ir.A("k", 3), flat),
 			b.Dot(b.Transpose(x, 1, 0, 2), w, ir.BF16), b.Op1("gather_rows", nil, flat, id), b.Broadcast(b.Reshape(id, n(1)...), n(320)...),
 			b.Op1("scatter_rows", nil, b.Input("pool", ir.T(ir.BF16, intDims([]int{99, 1920})...)), id, flat), b.Iota(1, n(5)...),
-			b.Op1("quantize", ir.A("to", ir.F4E2M1, "block", 32, "floor", 1e-4), x), b.Op1("dequantize", nil, q),
+			b.Op1("quantize", ir.A("to", ir.F4E2M1, "block", 32, "floor", 1e-4), x), b.Op1("dequantize", nil, q), b.Op1("recode_fnuz", nil, q),
 			b.Op1("take_along", nil, flat, b.Input("cols", ir.T(ir.I32, n(7)...))), b.Cast(x, ir.F4E2M1),
 		} {
 			b.Output(fmt.Sprintf("y%d", i), v)

@@ -52,12 +52,13 @@ func lowerBlockLinear(l Lowering, o *ir.Op) error {
 // actQuant rounds x through block-scaled f8e4m3 and stores the values.
 func actQuant(l Lowering, x, y Ref, n, block int) {
 	groups := n / block
+	f, _ := codeFormatOf(ir.F8E4M3, l.Target())
 	l.Launch(Launch{
 		Name: "act_quant", Spec: fmt.Sprintf("b%d", block), Grid: groups, Work: int64(n * 8),
 		In: []Ref{x}, Out: []Ref{y},
 		Body: func(k *kernel.K, b []*kernel.Buf, _ []kernel.V) {
 			at := k.Mul(k.Group(), k.Int(block))
-			quantBlock(k, b[0].At(at), b[1].At(at), block, e4m3)
+			quantBlock(k, b[0].At(at), b[1].At(at), block, f)
 		},
 	})
 }

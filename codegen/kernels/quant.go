@@ -2,6 +2,7 @@ package kernels
 
 import (
 	"github.com/kiln-project/kiln/codegen/kernel"
+	"github.com/kiln-project/kiln/codegen/target"
 	"github.com/kiln-project/kiln/ir"
 )
 
@@ -15,10 +16,25 @@ type codeFormat struct {
 var (
 	e4m3 = codeFormat{448, 1e-4, (*kernel.K).EncodeE4M3, (*kernel.K).DecodeE4M3}
 	e2m1 = codeFormat{6, 6 * 0x1p-126, (*kernel.K).EncodeE2M1, (*kernel.K).DecodeE2M1}
+	// e4m3Half is e4m3 in e4m3fnuz codes, which mean half as much: with half the
+	// largest number the scale doubles, and what a product sees has the bits that
+	// e4m3 gives, but for -0, which becomes +0.
+	e4m3Half = codeFormat{224, 1e-4, (*kernel.K).EncodeHalf, (*kernel.K).DecodeFNUZ}
 )
 
-// codeFormats lists the formats that quantBlock knows.
-var codeFormats = map[ir.DType]codeFormat{ir.F8E4M3: e4m3, ir.F4E2M1: e2m1}
+// codeFormatOf is the format that quantBlock takes for dt on a target, and
+// whether it knows one.
+func codeFormatOf(dt ir.DType, t *target.Target) (codeFormat, bool) {
+	switch {
+	case dt == ir.F8E4M3 && t.FNUZ:
+		return e4m3Half, true
+	case dt == ir.F8E4M3:
+		return e4m3, true
+	case dt == ir.F4E2M1:
+		return e2m1, true
+	}
+	return codeFormat{}, false
+}
 
 // quantBlock rounds n elements through a block-scaled format: y = decode(code) *
 // scale. A block with NaN or Inf becomes NaN. On a GPU every lane of the group

@@ -60,6 +60,18 @@ func makeDequantize(op *ir.Op) (kernel, error) {
 	}, nil
 }
 
+func makeRecodeFNUZ(*ir.Op) (kernel, error) {
+	return func(in, out []*Tensor) error {
+		for i, c := range in[0].Codes {
+			out[0].Codes[i] = num.RecodeFNUZ(c)
+		}
+		for i, s := range in[0].Scales {
+			out[0].Scales[i] = num.DoubleE8M0(s)
+		}
+		return nil
+	}, nil
+}
+
 // codeTable lists every code's value.
 func codeTable(dt ir.DType) [256]float64 {
 	var t [256]float64

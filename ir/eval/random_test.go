@@ -360,6 +360,13 @@ var dagOps = map[string]func(d *dag) *ir.Value{
 		x := d.pick(func(v *ir.Value, _ []int) bool { return v.Type.Quant != nil })
 		return d.b.Op1("dequantize", ir.A("to", rapid.SampledFrom(floatTypes).Draw(d.t, "to")), x)
 	},
+	"recode_fnuz": func(d *dag) *ir.Value {
+		x := d.pick(func(v *ir.Value, _ []int) bool { return v.Type.Quant != nil && v.Type.DType == ir.F8E4M3 })
+		if x == nil {
+			return nil
+		}
+		return d.b.Op1("recode_fnuz", nil, x)
+	},
 }
 
 func init() {

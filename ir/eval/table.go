@@ -63,8 +63,9 @@ var evaluators = map[string]evaluator{
 	"scatter_rows": {make: makeScatterRows},
 	"take_along":   {make: makeTakeAlong},
 
-	"quantize":   {make: makeQuantize},
-	"dequantize": {make: makeDequantize},
+	"quantize":    {make: makeQuantize},
+	"dequantize":  {make: makeDequantize},
+	"recode_fnuz": {make: makeRecodeFNUZ},
 }
 
 // shapeOf is the integer shape of a value of a bound graph.

@@ -52,7 +52,7 @@ var properties = map[string]func(t *rapid.T){
 
 	"reduce_sum": reduceSumProp, "reduce_max": reduceMaxProp, "dot": dotProp, "topk": topkProp,
 	"gather_rows": gatherProp, "scatter_rows": scatterProp, "take_along": takeProp,
-	"quantize": quantizeProp, "dequantize": dequantizeProp,
+	"quantize": quantizeProp, "dequantize": dequantizeProp, "recode_fnuz": recodeFNUZProp,
 
 	"rms_norm": rmsNormProp, "head_rms_norm": headNormProp,
 	"linear": linearProp, "block_linear": blockLinearProp, "grouped_linear": groupedLinearProp,
@@ -100,7 +100,7 @@ func TestOperandTypes(t *testing.T) {
 		"cast": allTypes, "reshape": allTypes, "broadcast": allTypes, "concat": allTypes,
 		"transpose": without(allTypes, ir.F4E2M1), "slice": without(allTypes, ir.F4E2M1),
 		"not": {ir.Bool}, "and": {ir.Bool}, "or": {ir.Bool}, "mod": intTypes,
-		"gather_rows": valueTypes, "select": valueTypes, "dequantize": nil,
+		"gather_rows": valueTypes, "select": valueTypes, "dequantize": nil, "recode_fnuz": nil,
 	}
 	for _, name := range strings.Fields("neg abs add sub mul div min max eq ne lt le gt ge scatter_rows take_along") {
 		allowed[name] = numTypes

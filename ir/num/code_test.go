@@ -135,26 +135,6 @@ func TestCodesSpelledOut(t *testing.T) {
 	}
 }
 
-// TestFNUZReinterpretation moves fn weights to a machine that reads fnuz: the
-// byte stays (0x80, the fn -0, becomes 0), the scale doubles, the product is
-// the same.
-func TestFNUZReinterpretation(t *testing.T) {
-	for c := range 256 {
-		b := byte(c)
-		if b&0x7F == 0x7F {
-			continue // NaN, not valid weight data
-		}
-		moved := b
-		if b == 0x80 {
-			moved = 0
-		}
-		const scale = 0x1p-5
-		if got, want := FromE4M3FNUZ(moved)*(2*scale), FromE4M3(b)*scale; got != want {
-			t.Errorf("code %#02x: product %v, want %v", b, got, want)
-		}
-	}
-}
-
 func TestFormatTable(t *testing.T) {
 	type row struct {
 		Name  string

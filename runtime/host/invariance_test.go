@@ -22,13 +22,19 @@ type tiny struct {
 
 func openTiny(t *testing.T) *tiny {
 	t.Helper()
+	return openTinyAs(t, false)
+}
+
+// openTinyAs is openTiny on a host whose 8-bit floats are e4m3fnuz, if fnuz.
+func openTinyAs(t *testing.T, fnuz bool) *tiny {
+	t.Helper()
 	const dir = "../../testdata/tiny-dsv4"
 	c := newCompiler(t)
 	cfg, err := dsv4.LoadConfig(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := &passes.Module{}
+	m := &passes.Module{FNUZ: fnuz}
 	for _, e := range []dsv4.Entry{dsv4.Prefill, dsv4.Decode, dsv4.Verify} {
 		g, err := dsv4.Build(cfg, e, dsv4.DefaultOptions())
 		if err != nil {
@@ -48,6 +54,9 @@ func openTiny(t *testing.T) *tiny {
 	if err != nil {
 		t.Fatal(err)
 	}
+	own := *x.target
+	own.FNUZ = fnuz
+	x.target = &own
 	l, err := engine.LayoutOf(m.Entries[0])
 	if err != nil {
 		t.Fatal(err)

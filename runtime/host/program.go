@@ -1,11 +1,13 @@
 package host
 
 import (
+	"bytes"
 	"fmt"
 
 	"github.com/kiln-project/kiln/codegen/plan"
 	"github.com/kiln-project/kiln/ir"
 	"github.com/kiln-project/kiln/ir/eval"
+	"github.com/kiln-project/kiln/ir/num"
 )
 
 // Device is one loaded library with bound weights.
@@ -86,16 +88,21 @@ func bindWeight(w plan.Storage, src eval.WeightSource) (stored, error) {
 	return put(x)
 }
 
-// finiteCodes refuses NaN codes in 8-bit weights: kernels decode them without
-// looking (kernel.LoadWeight).
+// finiteCodes refuses NaN codes in 8-bit weights: kernels decode OCP's without
+// looking (kernel.LoadWeight), and e4m3fnuz has them only where a checkpoint had
+// them. A NaN scale of e4m3fnuz may stand for one that had no double.
 func finiteCodes(t *eval.Tensor) error {
-	if t.DType != ir.F8E4M3 || t.Quant == nil {
+	if t.Quant == nil || t.DType != ir.F8E4M3 && t.DType != ir.F8E4M3FNUZ {
 		return nil
 	}
+	fnuz := t.DType == ir.F8E4M3FNUZ
 	for i, c := range t.Codes {
-		if c&0x7F == 0x7F {
+		if fnuz && c == 0x80 || !fnuz && c&0x7F == 0x7F {
 			return fmt.Errorf("element %d is NaN (code %#02x)", i, c)
 		}
+	}
+	if at := bytes.IndexByte(t.Scales, num.ScaleNaN); fnuz && at >= 0 {
+		return fmt.Errorf("block scale %d is NaN, or 2^127 before it was doubled for e4m3fnuz", at)
 	}
 	return nil
 }

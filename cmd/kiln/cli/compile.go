@@ -92,7 +92,7 @@ func runCompile(e *env, f *flags, _ []string) error {
 			return refuse(err, "make toolchain")
 		}
 		start := time.Now()
-		m, err := entriesOf(c, o)
+		m, err := entriesOf(c, o, t.FNUZ)
 		if err != nil {
 			return err
 		}
@@ -299,9 +299,10 @@ func bundleBuckets(set bundle.Settings, l engine.Layout, c *dsv4.Config) []passe
 	return out
 }
 
-// entriesOf builds the entries of a config and runs the passes.
-func entriesOf(c *dsv4.Config, o dsv4.Options) (*passes.Module, error) {
-	m := &passes.Module{}
+// entriesOf builds the entries of a config and runs the passes on graphs, for a
+// target whose 8-bit floats are e4m3fnuz or not.
+func entriesOf(c *dsv4.Config, o dsv4.Options, fnuz bool) (*passes.Module, error) {
+	m := &passes.Module{FNUZ: fnuz}
 	for _, entry := range dsv4.Entries {
 		if entry == dsv4.Draft && c.NextN == 0 {
 			continue

@@ -21,7 +21,7 @@ func graphs(dir string, o dsv4.Options) (*dsv4.Config, *passes.Module, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	m, err := entriesOf(c, o)
+	m, err := entriesOf(c, o, false)
 	return c, m, err
 }
 
@@ -85,7 +85,7 @@ func openModel(e *env, f *flags, taps bool, progress *progress) (*session, place
 		}
 		device = "host"
 	}
-	m, err := entriesOf(c, o)
+	m, err := entriesOf(c, o, false)
 	if err != nil {
 		return nil, nil, err
 	}
