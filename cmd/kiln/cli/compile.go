@@ -66,6 +66,9 @@ func runCompile(e *env, f *flags, _ []string) error {
 	if err := applyLimits(c, &set); err != nil {
 		return err
 	}
+	progress := newProgress(e, f)
+	defer progress.close()
+	progress.say("building the graphs")
 	var tm timings
 	start := time.Now()
 	m, err := entriesOf(c, o)
@@ -86,8 +89,6 @@ func runCompile(e *env, f *flags, _ []string) error {
 		return err
 	}
 	defer done()
-	progress := newProgress(e)
-	defer progress.clear()
 
 	b := &bundle.Bundle{Config: config, Code: map[string]*bundle.Code{}, Manifest: bundle.Manifest{
 		Format: bundle.Format, Kiln: Version, LLVM: cc.Tools.ID(), Model: "deepseek_v4", Settings: set,
@@ -101,6 +102,7 @@ func runCompile(e *env, f *flags, _ []string) error {
 		if err := cc.Tools.CheckTarget(e.ctx, t.Triple, t.CPU, t.Features); err != nil {
 			return refuse(err, "make toolchain")
 		}
+		progress.say("%s: planning", t.Name)
 		start = time.Now()
 		u := codegen.NewUnit(t)
 		plans, err := u.LowerAll(m.Entries, bundleBuckets(set, layout, c))
@@ -108,7 +110,7 @@ func runCompile(e *env, f *flags, _ []string) error {
 			return err
 		}
 		tm.Codegen += time.Since(start).Seconds()
-		cc.Progress = func(n, total int) { progress.say("%s: kernels %d/%d", t.Name, n, total) }
+		cc.Progress = func(n, total int) { progress.count(t.Name+": compiling kernels", n, total) }
 		out, err := cc.Compile(e.ctx, u)
 		if err != nil {
 			return err
@@ -123,10 +125,11 @@ func runCompile(e *env, f *flags, _ []string) error {
 		b.Manifest.Targets = append(b.Manifest.Targets, t.Name)
 		res.Targets = append(res.Targets, targetResult{t.Name, len(plans), len(u.Kernels), out.Stats.Cached, len(out.Object)})
 	}
-	progress.clear()
+	progress.say("writing %s", f.text("out"))
 	if err := b.Write(f.text("out")); err != nil {
 		return err
 	}
+	progress.clear()
 	if f.boolean("timings") {
 		res.Timings = &tm
 	}
