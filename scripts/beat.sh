@@ -7,7 +7,7 @@ set -u
 
 what=$1
 shift
-# kill -0: also when this script is killed with no chance to clean up. What sleep
+# kill -0: a signal ends this script at once, with no chance to clean up. What sleep
 # would hold open is closed, so that a reader of our output need not wait for it.
 (
 	start=$(date +%s)
@@ -17,7 +17,4 @@ shift
 ) &
 beat=$!
 trap 'kill "$beat" 2>/dev/null' EXIT
-trap 'exit 129' HUP
-trap 'exit 130' INT
-trap 'exit 143' TERM
 "$@"
