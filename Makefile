@@ -4,7 +4,7 @@
 # make run
 PROMPT = func (b *Buffer) $(empty)
 N      = 96
-DEVICE = ref
+DEVICE =
 
 # make bench
 BENCH = .
@@ -22,15 +22,19 @@ FUZZTIME = 30s
 
 help: ## show this text
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | while IFS="$$(printf '\t')" read -r name text; do printf '  %-10s  %s\n' "$$name" "$$text"; done
-	@printf '\nvariables: PROMPT, N, DEVICE (run; ref or host), FUZZTIME (fuzz), BENCH, PKGS (bench), TOOLCHAIN (none: no LLVM)\n'
+	@printf '\nvariables: PROMPT, N, DEVICE (run; host or ref, which needs no LLVM), FUZZTIME (fuzz), BENCH, PKGS (bench), TOOLCHAIN (none: no LLVM)\n'
 
 build: ## build bin/kiln
-	go build -trimpath -o bin/kiln ./cmd/kiln
+	@echo 'go build -trimpath -o bin/kiln ./cmd/kiln'
+	@scripts/beat.sh 'building (the first time takes a minute)' go build -trimpath -o bin/kiln ./cmd/kiln
 
-# The prompt travels in a shell variable so that quotes in it stay text.
+# kiln looks in .toolchain/llvm by itself. The prompt travels in a shell variable so
+# that quotes in it stay text.
+ELSEWHERE = $(if $(filter ref,$(DEVICE)),,$(filter-out none .toolchain/llvm,$(TOOLCHAIN)))
 run: export PROMPT := $(PROMPT)
-run: $(if $(filter host,$(DEVICE)),toolchain) build ## complete PROMPT with the tiny checkpoint, N new tokens, on DEVICE
-	bin/kiln run --model testdata/tiny-dsv4 --prompt "$$PROMPT" --max-new-tokens $(N) --device $(DEVICE)
+run: build $(if $(filter ref,$(DEVICE)),,toolchain) ## complete PROMPT with the tiny checkpoint, N new tokens, on DEVICE
+	bin/kiln run --model testdata/tiny-dsv4 --prompt "$$PROMPT" --max-new-tokens $(N)$(if $(DEVICE), --device $(DEVICE))$(if $(ELSEWHERE), --llvm '$(ELSEWHERE)')
+	@scripts/next.sh '$(DEVICE)' '$(ELSEWHERE)'
 
 test: toolchain ## all tests, the seeds of the fuzz targets included
 	go test -timeout 10m ./...

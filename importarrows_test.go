@@ -63,7 +63,8 @@ var arrows = []arrow{
 	{folder: "models/dsv4/golden", ours: []string{"ir", "passes", "models/dsv4", "runtime"}},
 
 	{folder: "cmd", ours: []string{"."}, external: []string{
-		"github.com/spf13/cobra", "github.com/spf13/pflag", "github.com/mattn/go-isatty", "golang.org/x/tools",
+		"github.com/spf13/cobra", "github.com/spf13/pflag", "github.com/mattn/go-isatty",
+		"golang.org/x/sys/unix", "golang.org/x/tools",
 	}},
 	{folder: "examples", ours: []string{"."}},
 }

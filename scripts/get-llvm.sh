@@ -122,7 +122,9 @@ fi
 # ---- everything is made in a folder beside PREFIX and moved there at the end ----
 tmp=$prefix.tmp.$$
 old=$prefix.old.$$
+beat=
 cleanup() {
+	hush
 	rm -rf -- "$tmp"
 	if [ -e "$old" ]; then
 		if [ -e "$prefix" ]; then rm -rf -- "$old"; else mv -- "$old" "$prefix"; fi
@@ -132,6 +134,25 @@ trap cleanup EXIT
 trap 'exit 129' HUP
 trap 'exit 130' INT
 trap 'exit 143' TERM
+# beat DOING [DIR] says every two seconds until hush that it still goes on, and how
+# large DIR has become. What sleep would hold open is closed, so that nobody waits
+# for it.
+beat() {
+	hush
+	(
+		start=$(date +%s)
+		while sleep 1.7 </dev/null >/dev/null 2>&1 && kill -0 $$ 2>/dev/null; do
+			kb=
+			if [ $# -eq 2 ]; then kb=$(du -sk -- "$2" 2>/dev/null | sed 's/[^0-9].*//'); fi
+			say "  $1, ${kb:+$((kb / 1000)) MB after }$(($(date +%s) - start)) s"
+		done
+	) &
+	beat=$!
+}
+hush() {
+	if [ -n "$beat" ]; then kill "$beat" 2>/dev/null || true; fi
+	beat=
+}
 fresh() {
 	rm -rf -- "$tmp"
 	mkdir -p -- "$tmp/bin"
@@ -244,6 +265,7 @@ aptly() {
 		-o Acquire::AllowInsecureRepositories=false \
 		-o Acquire::Languages=none \
 		-o Acquire::Retries=2 \
+		-o APT::Update::Error-Mode=any \
 		-o Acquire::http::Timeout=20 \
 		"$@"
 }
@@ -284,6 +306,7 @@ from_debian() {
 	: >"$tmp/apt/status"
 	printf 'deb [signed-by=%s] %s %s main\n' "$keyring" "$uri" "$suite" >"$tmp/apt/sources.list"
 	say "reading the package index of Debian $suite"
+	beat 'reading the index'
 	aptly apt-get -qq update >&2 || {
 		say "apt-get update failed"
 		return 1
@@ -320,6 +343,7 @@ from_debian() {
 	# shellcheck disable=SC2086 # a list
 	bytes=$(aptly apt-get -qq --print-uris download $want | awk '{ n += $3 } END { print n + 0 }')
 	say "downloading LLVM $rel: $count packages, $((bytes / 1000000)) MB"
+	beat downloading "$tmp/apt/debs"
 	# With one -q apt prints a line a file, also when nobody looks at a terminal.
 	# shellcheck disable=SC2086 # a list
 	(cd -- "$tmp/apt/debs" && aptly apt-get -q download $want >&2) || {
@@ -327,6 +351,7 @@ from_debian() {
 		return 1
 	}
 	say "unpacking"
+	beat unpacking
 	for d in "$tmp"/apt/debs/*.deb; do
 		dpkg-deb -x "$d" "$tmp/root" || {
 			say "cannot unpack ${d##*/}"
@@ -377,7 +402,8 @@ from_debian() {
 }
 
 if [ -z "$no_packages" ]; then
-	if from_debian && finish "$rel" "Debian $suite packages"; then exit 0; fi
+	if from_debian && hush && finish "$rel" "Debian $suite packages"; then exit 0; fi
+	hush
 fi
 
 # ---- 3. LLVM 19 ----
@@ -390,5 +416,5 @@ die "no usable LLVM, and none could be fetched.
   Install llc, opt, ld.lld and llvm-objdump of LLVM >= $min with the AMDGPU target: packages llvm-22 and
   lld-22 (or -21, -20) of Debian or Ubuntu, llvm and lld of other systems, or ROCm's llvm (--rocm DIR).
   Then run $0 again.
-  Without LLVM everything that computes on --device ref works; make TOOLCHAIN=none skips this step,
-  and the tests that need LLVM say that they are skipped."
+  Without LLVM everything that computes on --device ref works, such as make run DEVICE=ref;
+  make TOOLCHAIN=none skips this step, and the tests that need LLVM say that they are skipped."

@@ -25,10 +25,10 @@ type scriptWorld struct {
 	script                   string
 }
 
-// scriptTools are the programs that the script calls (and sleep, for a test).
+// scriptTools are the programs that the script calls.
 var scriptTools = []string{
 	"sh", "sed", "grep", "mkdir", "ln", "rm", "mv", "dirname", "basename", "ls", "du", "find", "sort", "cat", "chmod", "id",
-	"readlink", "awk", "sleep",
+	"readlink", "awk", "sleep", "date",
 }
 
 func newScriptWorld(t *testing.T) *scriptWorld {
@@ -360,7 +360,7 @@ done
 	write(filepath.Join(w.path, "apt-get"), `#!/bin/sh
 case "$*" in
 *--print-uris*) echo "'u' llc.deb 5000000 SHA256:0"; echo "'u' c.deb 2000000 SHA256:1" ;;
-*download*) : >pkg.deb; echo "$*" >>'`+asked+`' ;;
+*download*) sleep 2.5; : >pkg.deb; echo "$*" >>'`+asked+`' ;;
 *update*) for a; do case $a in Dir::Etc::sourcelist=*) cat "${a#*=}" >>'`+asked+`' ;; esac; done ;;
 *) exit 7 ;;
 esac
@@ -375,6 +375,9 @@ esac
 	out, status := w.run(t, true, "--repo", "file:/mirror", "--keyring", filepath.Join(w.root, "keys"))
 	if status != 0 || !strings.Contains(out, "downloading LLVM 21: 6 packages, 7 MB") || !strings.Contains(out, "ready: LLVM 21 from Debian trixie packages") {
 		t.Fatalf("status %d, output:\n%s", status, out)
+	}
+	if !strings.Contains(out, "downloading, 0 MB after ") {
+		t.Errorf("the slow download is silent:\n%s", out)
 	}
 	log, err := os.ReadFile(asked)
 	if err != nil {
@@ -433,7 +436,7 @@ func TestScriptOffline(t *testing.T) {
 		}
 	}
 	out, status := w.run(t, true, "--repo", "file:/mirror", "--keyring", w.script)
-	for _, want := range []string{"E: Failed to fetch", "apt-get update failed", "no usable LLVM", "Install llc, opt, ld.lld", "--device ref", "TOOLCHAIN=none"} {
+	for _, want := range []string{"E: Failed to fetch", "apt-get update failed", "no usable LLVM", "Install llc, opt, ld.lld", "--device ref", "make run DEVICE=ref", "TOOLCHAIN=none"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("no %q in the output", want)
 		}

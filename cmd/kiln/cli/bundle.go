@@ -32,9 +32,6 @@ func openBundle(f *flags, path string, c *dsv4.Config, o *dsv4.Options) (*compil
 		hint := fmt.Sprintf("kiln compile --model %s --%s %v -o OTHER.kiln", f.text("model"), what, want)
 		return refuse(fmt.Errorf("%s was compiled with %s %v, not %v", path, what, have, want), hint)
 	}
-	if f.given("device") && !f.fromEnv["device"] && f.text("device") != "host" { // a flag wins over a variable
-		return nil, refuse(fmt.Errorf("--bundle runs on host, --device says %s", f.text("device")), "leave --device out")
-	}
 	if f.given("numerics") && f.text("numerics") != set.Numerics {
 		return nil, differs("numerics", set.Numerics, f.text("numerics"))
 	}

@@ -65,6 +65,8 @@ func runCompile(e *env, f *flags, _ []string) error {
 	if err := applyLimits(c, &set); err != nil {
 		return err
 	}
+	progress := newProgress(e, f)
+	defer progress.close()
 	emit, err := emitted(f)
 	if err != nil {
 		return err
@@ -78,8 +80,6 @@ func runCompile(e *env, f *flags, _ []string) error {
 		return err
 	}
 	defer done()
-	progress := newProgress(e)
-	defer progress.clear()
 
 	b := &bundle.Bundle{Config: config, Code: map[string]bundle.Files{}, Manifest: bundle.Manifest{
 		Format: bundle.Format, Kiln: Version, LLVM: cc.Tools.ID(), Model: "deepseek_v4", Settings: set,
@@ -91,6 +91,7 @@ func runCompile(e *env, f *flags, _ []string) error {
 		if err := cc.Tools.CheckTarget(e.ctx, t.Triple, t.CPU, t.Features); err != nil {
 			return refuse(err, "make toolchain")
 		}
+		progress.say("%s: building the graphs", t.Name)
 		start := time.Now()
 		m, err := entriesOf(c, o, t.FNUZ)
 		if err != nil {
@@ -101,7 +102,8 @@ func runCompile(e *env, f *flags, _ []string) error {
 		if err != nil {
 			return err
 		}
-		cc.Progress = func(n, total int) { progress.say("%s: kernels %d/%d", t.Name, n, total) }
+		progress.say("%s: planning", t.Name)
+		cc.Progress = func(n, total int) { progress.count(t.Name+": compiling kernels", n, total) }
 		files, st, err := cc.Build(e.ctx, t, m, bundleBuckets(set, layout, c), emit)
 		if err != nil {
 			return err
@@ -113,10 +115,11 @@ func runCompile(e *env, f *flags, _ []string) error {
 		b.Manifest.Targets = append(b.Manifest.Targets, t.Name)
 		res.Targets = append(res.Targets, targetResult{t.Name, st.Plans, st.Kernels, st.Cached, files.CodeBytes(t.Name)})
 	}
-	progress.clear()
+	progress.say("writing %s", f.text("out"))
 	if err := b.Write(f.text("out")); err != nil {
 		return err
 	}
+	progress.clear()
 	if f.boolean("timings") {
 		res.Timings = &tm
 	}

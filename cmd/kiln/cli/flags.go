@@ -43,7 +43,7 @@ var flagTable = []flagDef{
 	{name: "mtp", def: false, commands: []string{"logits"}, doc: "also run the MTP block at every position whose next id is known"},
 	{name: "out", def: "", commands: []string{"logits"}, required: true, arg: "F.safetensors", doc: "file to write"},
 
-	{name: "device", def: "ref", commands: []string{"run", "logits"}, arg: "D", doc: "what computes: ref, the tensor IR's own evaluator, or host, native code for this CPU"},
+	{name: "device", def: "", commands: []string{"run", "logits"}, arg: "D", doc: "what computes: host, native code for this CPU, or ref, the IR's own evaluator; if empty: host"},
 	{name: "numerics", def: "production", commands: []string{"run", "logits", "dump", "compile"}, arg: "N", doc: "production rounds caches to fp8 and fp4 as the model was trained; unrounded keeps bf16"},
 
 	{name: "decode", def: "", commands: []string{"tokenize"}, arg: "IDS", doc: "decode these ids instead of reading text; also @FILE, or F.safetensors:NAME"},
@@ -70,7 +70,7 @@ var flagTable = []flagDef{
 	{name: "timings", def: false, commands: []string{"compile"}, doc: "say what passes, codegen, LLVM and link took"},
 	{name: "out", def: "", commands: []string{"compile"}, required: true, arg: "OUT.kiln", short: "o", doc: "bundle to write"},
 
-	{name: "bundle", def: "", commands: []string{"run", "logits"}, arg: "F.kiln", doc: "run this bundle, compiled for host; if empty, --device host compiles what it needs"},
+	{name: "bundle", def: "", commands: []string{"run", "logits"}, arg: "F.kiln", doc: "run this bundle, compiled for host; if empty, device host compiles what it needs"},
 	{name: "cache-dir", def: "", commands: []string{"run", "logits", "compile", "cache"}, arg: "DIR", doc: "where compiled kernels are kept; if empty: kiln in the user's cache folder"},
 	{name: "llvm", def: "", commands: []string{"run", "logits", "compile", "inspect", "doctor"}, arg: "DIR", doc: "folder of the LLVM programs; if empty: .toolchain/llvm, PATH, then ROCm"},
 }

@@ -216,9 +216,11 @@ func TestHelpOfRun(t *testing.T) {
 	}
 }
 
-// The command lines of the README use commands and flags that exist.
-func TestReadmeCommands(t *testing.T) {
-	text := strings.ReplaceAll(string(readFile(t, "../../../README.md")), "\\\n", " ")
+// The command lines of the README, and those that make run ends with, use commands
+// and flags that exist.
+func TestShownCommands(t *testing.T) {
+	text := string(readFile(t, "../../../README.md")) + string(readFile(t, "../../../scripts/next.sh"))
+	text = strings.ReplaceAll(text, "\\\n", " ")
 	used := map[string]bool{}
 	flag := regexp.MustCompile(`--[a-z-]+`)
 	for _, line := range strings.Split(text, "\n") {
@@ -226,7 +228,7 @@ func TestReadmeCommands(t *testing.T) {
 		if !ok {
 			continue
 		}
-		name, rest, _ := strings.Cut(rest, " ")
+		name, rest, _ := strings.Cut(strings.TrimRight(rest, "'"), " ")
 		if !slices.ContainsFunc(commands, func(c command) bool { return c.name == name }) {
 			t.Errorf("%s: no command %q", line, name)
 		}

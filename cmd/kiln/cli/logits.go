@@ -39,8 +39,9 @@ func runLogits(e *env, f *flags, _ []string) error {
 	if mtp && prefill == len(ids) {
 		return usagef("leave --mtp out", "--mtp needs the id after the last prompt position: give more than %d ids", prefill)
 	}
-	progress := newProgress(e)
-	defer progress.clear()
+	progress := newProgress(e, f)
+	defer progress.close()
+	progress.say("loading %s", f.text("model"))
 	s, place, err := openModel(e, f, true, progress)
 	if err != nil {
 		return err
@@ -59,12 +60,13 @@ func runLogits(e *env, f *flags, _ []string) error {
 	if err != nil {
 		return err
 	}
+	progress.say("running %d ids", len(ids))
 	r, err := s.engine.Force(e.ctx, seq, ids, prefill, 0, s.config.Layers, true, mtp)
 	if err != nil {
 		return err
 	}
 	tensors := forcedTensors(r)
-	if err := weights.Write(out, tensors, map[string]string{"numerics": string(s.numerics), "device": s.device}); err != nil {
+	if err := weights.Write(out, tensors, map[string]string{"numerics": string(s.numerics), "device": s.device.name}); err != nil {
 		return err
 	}
 	return checkWritten(out, tensors)

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/kiln-project/kiln/ir"
@@ -52,7 +51,7 @@ type session struct {
 	config *dsv4.Config
 	engine *engine.Engine
 	layout engine.Layout
-	device string
+	device device
 	// numerics that the graphs were built with: a bundle brings its own.
 	numerics dsv4.Numerics
 	close    func() error
@@ -62,12 +61,12 @@ type session struct {
 // whether the MTP block runs beside it.
 type placer func(prompt, positions int, draft bool) (*engine.Seq, error)
 
-// openModel reads a model's folder for the device that --device names. The
-// placer that it returns makes the session's engine.
+// openModel reads a model's folder for the device that is chosen. The placer
+// that it returns makes the session's engine.
 func openModel(e *env, f *flags, taps bool, progress *progress) (*session, placer, error) {
-	device := f.text("device")
-	if !slices.Contains(devices, device) {
-		return nil, nil, refuse(fmt.Errorf("%s %s: this version has %s", f.origins("device"), device, strings.Join(devices, " and ")), "--device ref")
+	dev, err := chooseDevice(f)
+	if err != nil {
+		return nil, nil, err
 	}
 	o, err := options(f, taps)
 	if err != nil {
@@ -83,7 +82,6 @@ func openModel(e *env, f *flags, taps bool, progress *progress) (*session, place
 		if compiled, err = openBundle(f, path, c, &o); err != nil {
 			return nil, nil, err
 		}
-		device = "host"
 	}
 	m, err := entriesOf(c, o, false)
 	if err != nil {
@@ -98,9 +96,10 @@ func openModel(e *env, f *flags, taps bool, progress *progress) (*session, place
 		return nil, nil, err
 	}
 	src := engine.CheckpointSource{File: file}
-	s := &session{config: c, layout: layout, device: device, numerics: o.Numerics, close: file.Close}
+	s := &session{config: c, layout: layout, device: dev, numerics: o.Numerics, close: file.Close}
 	place := func(prompt, positions int, draft bool) (*engine.Seq, error) {
 		if compiled != nil {
+			dev.tell(progress)
 			h, err := compiled.executor(src, positions, progress)
 			if err != nil {
 				return nil, err
@@ -112,15 +111,19 @@ func openModel(e *env, f *flags, taps bool, progress *progress) (*session, place
 			return s.engine.NewSeq(0, compiled.pages)
 		}
 		var exec engine.Executor
-		if device == "host" {
-			h, err := openHost(e, f, m, hostBuckets(layout, prompt, positions, draft), src, progress)
+		if dev.name == "host" {
+			h, err := openHost(e, f, dev, m, hostBuckets(layout, prompt, positions, draft), src, progress)
 			if err != nil {
 				return nil, err
 			}
 			s.close = func() error { return errors.Join(h.Close(), file.Close()) }
 			exec = h
-		} else if exec, err = engine.NewRef(m.Entries, m.Pack, src); err != nil {
-			return nil, err
+		} else {
+			dev.tell(progress)
+			progress.say("binding weights")
+			if exec, err = engine.NewRef(m.Entries, m.Pack, src); err != nil {
+				return nil, err
+			}
 		}
 		pages := layout.Pages(positions)
 		if s.engine, err = engine.New(exec, layout, 1, pages); err != nil {
@@ -130,9 +133,6 @@ func openModel(e *env, f *flags, taps bool, progress *progress) (*session, place
 	}
 	return s, place, nil
 }
-
-// devices lists what --device takes.
-var devices = []string{"ref", "host"}
 
 // readIDs reads ids that a flag gives as text, @FILE or F.safetensors:NAME.
 func readIDs(f *flags, flag string) ([]int32, error) {

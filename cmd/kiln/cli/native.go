@@ -21,8 +21,15 @@ var prefillBuckets = []int{16, 128, 512}
 // newCompiler finds an LLVM and opens the cache.
 func newCompiler(e *env, f *flags) (*codegen.Compiler, func(), error) {
 	tools, err := llvm.Find(e.ctx, llvm.FindOptions{Dir: f.text("llvm")})
+	if e.ctx.Err() != nil {
+		return nil, nil, e.ctx.Err()
+	}
 	if err != nil {
-		return nil, nil, &codedError{exitFailed, err, "make toolchain, or --device ref, which needs no LLVM"}
+		hint := "make toolchain"
+		if f.command != "compile" {
+			hint += ", or --device ref, which needs no LLVM"
+		}
+		return nil, nil, &codedError{exitFailed, err, hint}
 	}
 	lc, err := llvm.New(e.ctx, tools, llvm.Options{})
 	if err != nil {
@@ -92,17 +99,19 @@ func prefillSizes(n int) []int {
 }
 
 // openHost compiles the buckets for this CPU and binds the weights.
-func openHost(e *env, f *flags, m *passes.Module, buckets []passes.Bucket, src engine.CheckpointSource, progress *progress) (*host.Executor, error) {
+func openHost(e *env, f *flags, dev device, m *passes.Module, buckets []passes.Bucket, src engine.CheckpointSource, progress *progress) (*host.Executor, error) {
 	t, err := hostTarget()
 	if err != nil {
 		return nil, err
 	}
 	c, done, err := newCompiler(e, f)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("device host (%s): %w", dev.why, err)
 	}
 	defer done()
-	c.Progress = func(n, total int) { progress.say("compiling kernels %d/%d", n, total) }
+	dev.tell(progress)
+	progress.say("planning")
+	c.Progress = func(n, total int) { progress.count("compiling kernels", n, total) }
 	files, _, err := c.Build(e.ctx, t, m, buckets, codegen.Emit{})
 	if err != nil {
 		return nil, err

@@ -123,3 +123,41 @@ func TestProcessClosedPipe(t *testing.T) {
 		}
 	}
 }
+
+// make run fetches LLVM for every device that needs one, builds first, and ends
+// with what to try.
+func TestMakeRun(t *testing.T) {
+	if _, err := exec.LookPath("make"); err != nil {
+		t.Skip(err)
+	}
+	for _, tc := range []struct {
+		args string
+		want []string // in this order
+		none string
+	}{
+		{"run", []string{"go build ", "get-llvm.sh --quiet '.toolchain/llvm'", "--max-new-tokens 96\n", "next.sh '' ''"}, "--device"},
+		{"run DEVICE=host N=3", []string{"go build ", "get-llvm.sh ", "--max-new-tokens 3 --device host\n", "next.sh 'host' ''"}, "--llvm"},
+		{"run DEVICE=ref", []string{"go build ", "--device ref\n", "next.sh 'ref' ''"}, "get-llvm"},
+		{"run TOOLCHAIN=none", []string{"go build ", "--max-new-tokens 96\n"}, "get-llvm"},
+		{"run TOOLCHAIN=/x", []string{"get-llvm.sh --quiet '/x'", "--llvm '/x'\n", "next.sh '' '/x'"}, "--device"},
+	} {
+		cmd := exec.CommandContext(t.Context(), "make", append([]string{"-n", "-C", "../../.."}, strings.Fields(tc.args)...)...)
+		cmd.Env = []string{"PATH=" + os.Getenv("PATH")} // without the variables of a make that runs the tests
+		out, err := cmd.Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		rest := string(out)
+		for _, w := range tc.want {
+			_, after, ok := strings.Cut(rest, w)
+			if !ok {
+				t.Errorf("make %s: no %q, or out of order, in\n%s", tc.args, w, out)
+				break
+			}
+			rest = after
+		}
+		if strings.Contains(string(out), tc.none) {
+			t.Errorf("make %s: %q in\n%s", tc.args, tc.none, out)
+		}
+	}
+}

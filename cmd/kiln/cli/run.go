@@ -5,16 +5,20 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/kiln-project/kiln/models/dsv4"
 	"github.com/kiln-project/kiln/runtime/engine"
 	"github.com/kiln-project/kiln/runtime/tokenizer"
 )
 
-const runHelp = `Completes a prompt and streams the text. One line on standard error sums up:
-device, sampling, tokens, tokens per second, time to the first token, peak memory.
+const runHelp = `Completes a prompt and streams the text. Standard error shows the device and why
+it was chosen, the prompt, and last one line that sums up: device, sampling,
+tokens, tokens per second, time to the first token, peak memory.
 
 Generation stops at the end-of-sentence token, which is kept in the ids and left
 out of the text; with --ignore-eos it goes on to --max-new-tokens.`
@@ -43,8 +47,8 @@ func runRun(e *env, f *flags, _ []string) error {
 	if err != nil {
 		return err
 	}
-	progress := newProgress(e)
-	defer progress.clear()
+	progress := newProgress(e, f)
+	defer progress.close()
 	progress.say("loading %s", f.text("model"))
 	s, place, err := openModel(e, f, false, progress)
 	if err != nil {
@@ -87,8 +91,9 @@ func generate(e *env, f *flags, s *session, seq *engine.Seq, req engine.Request,
 		_, err := fmt.Fprint(e.stdout, piece)
 		return err
 	}
+	progress.note("prompt: %s", describePrompt(f, len(req.Prompt)))
 	ids, stats, err := s.engine.Generate(e.ctx, seq, req,
-		func(done int) { progress.say("prompt %d/%d", done, len(req.Prompt)) },
+		func(done int) { progress.count("reading the prompt", done, len(req.Prompt)) },
 		func(id int32) error {
 			if first == 0 {
 				first = time.Since(e.started)
@@ -113,14 +118,14 @@ func generate(e *env, f *flags, s *session, seq *engine.Seq, req engine.Request,
 		return err
 	}
 	r := runResult{
-		PromptIDs: req.Prompt, IDs: ids, Text: text.String(), Device: s.device,
+		PromptIDs: req.Prompt, IDs: ids, Text: text.String(), Device: s.device.name,
 		PrefillS: stats.Prefill.Seconds(), DecodeS: stats.Decode.Seconds(), TokensPerS: rate(len(ids), stats),
 	}
 	if asJSON {
 		return printJSON(e.stdout, r)
 	}
 	fmt.Fprintf(e.stderr, "%s | %s | %s numerics | %d prompt + %d new tokens | %.1f tokens/s | first token after %.2f s | peak memory %s\n",
-		deviceLine(s.device), req.Sampling, s.numerics, len(req.Prompt), len(ids), r.TokensPerS, first.Seconds(), peakMemory())
+		s.device.describe(), req.Sampling, s.numerics, len(req.Prompt), len(ids), r.TokensPerS, first.Seconds(), peakMemory())
 	return nil
 }
 
@@ -181,6 +186,30 @@ func promptText(dir string, tok *tokenizer.Tokenizer, text string) ([]int32, err
 		return nil, usagef("kiln run --prompt 'package main'", "--prompt is empty")
 	}
 	return ids, nil
+}
+
+// shownPrompt is how many characters of a prompt are shown: the last ones, which
+// the completion goes on from.
+const shownPrompt = 72
+
+// describePrompt is the prompt, of n tokens, on one line.
+func describePrompt(f *flags, n int) string {
+	from, _ := f.oneOf("prompt", "prompt-ids", "chat") // readPrompt has checked
+	if from == "chat" {
+		return fmt.Sprintf("%s, %d tokens", f.text("chat"), n)
+	}
+	if from == "prompt-ids" {
+		return fmt.Sprintf("%d ids", n)
+	}
+	text, before := []rune(f.text("prompt")), ""
+	if cut := len(text) - shownPrompt; cut > 0 {
+		text, before = text[cut:], "..."
+	}
+	shown := string(text)
+	if !utf8.ValidString(f.text("prompt")) || strings.ContainsFunc(shown, func(r rune) bool { return !unicode.IsPrint(r) }) {
+		shown = strconv.Quote(shown)
+	}
+	return before + shown
 }
 
 // promptChat encodes a chat. The begin-of-sentence token is part of its text.

@@ -100,6 +100,7 @@ func TestRunStops(t *testing.T) {
 	}
 }
 
+// summaryForm is the last line of standard error.
 var summaryForm = regexp.MustCompile(`^ref \(reference evaluator, \d+ cores\) \| ([^|]+) \| (\w+) numerics \| (\d+) prompt \+ (\d+) new tokens \| \d+\.\d tokens/s \| first token after \d+\.\d\d s \| peak memory (\d+ MB|unknown)\n$`)
 
 // Text and JSON say the same; equal command lines give equal results.
@@ -117,9 +118,13 @@ func TestRunText(t *testing.T) {
 	if want := strings.TrimSuffix(r.Text, "\n") + "\n"; plain.stdout != want {
 		t.Errorf("standard output %q, want %q", plain.stdout, want)
 	}
-	m := summaryForm.FindStringSubmatch(plain.stderr)
+	m := summaryForm.FindStringSubmatch(withoutNotes(plain.stderr))
 	if m == nil {
 		t.Fatalf("standard error is %q, want one line of summary", plain.stderr)
+	}
+	if before := noteForm.FindAllString(plain.stderr, -1); !strings.HasPrefix(before[0], "device: ref (reference evaluator, ") ||
+		!strings.HasSuffix(before[0], "): given by KILN_DEVICE\n") || !slices.Contains(before, "prompt: func (b *Buffer) \n") {
+		t.Errorf("before the summary: %q, want the device and the prompt", before)
 	}
 	if diff := cmp.Diff([]string{"greedy", "production", fmt.Sprint(len(r.PromptIDs)), "12"}, m[1:5]); diff != "" {
 		t.Errorf("summary: -want +got:\n%s", diff)
@@ -145,7 +150,7 @@ func TestRunSampling(t *testing.T) {
 	if want := strings.TrimSuffix(a.Text, "\n") + "\n"; b.stdout != want {
 		t.Errorf("the second run streams %q, want %q", b.stdout, want)
 	}
-	if m := summaryForm.FindStringSubmatch(b.stderr); m == nil || m[1] != "temperature 30, seed 7" {
+	if m := summaryForm.FindStringSubmatch(withoutNotes(b.stderr)); m == nil || m[1] != "temperature 30, seed 7" {
 		t.Errorf("standard error is %q", b.stderr)
 	}
 	args[5], args[8] = "8", "10"
@@ -315,7 +320,7 @@ func TestRunInterrupted(t *testing.T) {
 		return stdout.Write(p)
 	})
 	code := run(&env{stdout: interrupt, stderr: &stderr, getenv: []string{onRef}, ctx: ctx, started: time.Now()}, args)
-	if code != exitFailed || stderr.String() != "kiln: interrupted\n" {
+	if code != exitFailed || withoutNotes(stderr.String()) != "kiln: interrupted\n" {
 		t.Errorf("exit code %d, standard error %q", code, stderr.String())
 	}
 	if text := stdout.String(); text == "" || !strings.HasSuffix(text, "\n") || len(text) > 50 {
@@ -347,7 +352,7 @@ func TestOutputFails(t *testing.T) {
 		})
 		var stderr bytes.Buffer
 		code := run(&env{stdin: strings.NewReader("x"), stdout: full, stderr: &stderr, getenv: []string{onRef}, ctx: t.Context(), started: time.Now()}, args)
-		if code != exitFailed || stderr.String() != "kiln: standard output: no space\n" || calls != 1 {
+		if code != exitFailed || withoutNotes(stderr.String()) != "kiln: standard output: no space\n" || calls != 1 {
 			t.Errorf("kiln %q: exit code %d after %d writes, standard error %q", args, code, calls, stderr.String())
 		}
 	}
@@ -363,23 +368,5 @@ func TestOutputFails(t *testing.T) {
 	code := run(&env{stdout: noEnd, stderr: &stderr, getenv: []string{onRef}, ctx: t.Context(), started: time.Now()}, []string{"run", "--model", tinyModel, "--prompt", "func (b *Buffer) ", "--max-new-tokens", "2"})
 	if code != exitFailed || !strings.HasSuffix(stderr.String(), "kiln: standard output: short write\n") {
 		t.Errorf("exit code %d, standard error %q", code, stderr.String())
-	}
-}
-
-func TestProgress(t *testing.T) {
-	var b bytes.Buffer
-	p := newProgress(&env{stderr: &b})
-	p.say("loading %s", "x")
-	p.clear()
-	if b.Len() != 0 {
-		t.Errorf("progress where there is no terminal: %q", b.String())
-	}
-	p.on = true
-	p.say("prompt %d/%d", 32, 100)
-	p.say("done")
-	p.clear()
-	p.clear()
-	if want := "\rprompt 32/100\rdone         \r    \r"; b.String() != want {
-		t.Errorf("progress on a terminal: %q, want %q", b.String(), want)
 	}
 }
