@@ -30,7 +30,7 @@ type Stats struct {
 	Lowering time.Duration // the passes on steps: selection, LLVM IR, memory
 	LLVM     time.Duration
 	Link     time.Duration
-	WholeHit bool // the linked object itself was in the cache
+	WholeHit bool // the plans too
 }
 
 // Compiler turns units into code objects.
@@ -61,7 +61,7 @@ func (c *Compiler) Compile(ctx context.Context, u *Unit) (*Compiled, error) {
 	}
 	linkKey := cacheKey(all...)
 	if obj, ok := c.Cache.get(linkKey); ok {
-		out.Object, out.Stats.WholeHit, out.Stats.Cached = obj, true, len(u.Kernels)
+		out.Object, out.Stats.Cached = obj, len(u.Kernels)
 		return out, nil
 	}
 	start := time.Now()

@@ -68,6 +68,46 @@ func TestBundle(t *testing.T) {
 	kiln(t, "logits", "--model", tinyModel, "--bundle", b, "--ids", "1,2", "--prefill", "1", "--out", filepath.Join(dir, "x.safetensors")).failed(t, exitRefused, "taps none, not hidden")
 }
 
+// What --emit keeps is in the bundle, and inspect shows it.
+func TestEmit(t *testing.T) {
+	needLLVM(t)
+	needObjdump(t)
+	dir := t.TempDir()
+	b := filepath.Join(dir, "tiny.kiln")
+	compile := []string{"compile", "--model", tinyModel, "--target", "gfx950", "--layers", "1", "--cache-dir", filepath.Join(dir, "cache"), "--batch", "1", "--prefill", "16", "--speculate", "0", "-o", b}
+	kiln(t, append(compile, "--emit", "kir,asm")...).failed(t, exitUsage, `unknown form "asm"`)
+	kiln(t, compile...).ok(t)
+	kiln(t, "inspect", b, "--ll").failed(t, exitRefused, "has no gfx950/ir/ll/", "kiln compile --emit ll")
+	kiln(t, append(compile, "--emit", "kir,ll")...).ok(t)
+	if text := string(readFile(t, filepath.Join(b, "gfx950", "ir", "kir", "decode.kir"))); !strings.Contains(text, "rms_norm") {
+		t.Error("decode.kir is not the decode graph")
+	}
+	var in bundleInspection
+	if err := json.Unmarshal([]byte(kiln(t, "inspect", b, "--json").ok(t).stdout), &in); err != nil {
+		t.Fatal(err)
+	}
+	if len(in.Totals) != 1 || in.Totals[0].Target != "gfx950" || in.Totals[0].WeightBytes == 0 || in.Totals[0].Plans != len(in.Entries) {
+		t.Errorf("totals %+v", in.Totals)
+	}
+	var name string
+	for _, k := range in.Kernels {
+		if k.FloorUS == nil || k.Bytes == 0 || k.Grid == 0 || k.MFMA == nil || k.VGPR == nil || k.Chosen == "" || k.Largest == "" {
+			t.Errorf("kernel %+v", k)
+		}
+		if k.Chosen == "block_linear" && k.Flops > 0 {
+			name = k.Name
+		}
+	}
+	out := kiln(t, "inspect", b, "--kernel", name, "--ll", "--asm").ok(t).stdout
+	for _, part := range []string{"form block_linear", "define amdgpu_kernel void @" + name, "s_endpgm", "global_buffer"} {
+		if !strings.Contains(out, part) {
+			t.Errorf("inspect --kernel lacks %q", part)
+		}
+	}
+	kiln(t, "inspect", b, "--kernel", "nope").failed(t, exitUsage, `has no kernel "nope"`)
+	kiln(t, "inspect", goldenMatmul, "--ll").failed(t, exitRefused, "has no LLVM IR")
+}
+
 func itoa(n int) string { b, _ := json.Marshal(n); return string(b) }
 
 func TestCompileRefuses(t *testing.T) {

@@ -1,0 +1,114 @@
+package codegen
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/kiln-project/kiln/codegen/bundle"
+	"github.com/kiln-project/kiln/codegen/llvm"
+	"github.com/kiln-project/kiln/codegen/target"
+	"github.com/kiln-project/kiln/ir"
+	"github.com/kiln-project/kiln/passes"
+)
+
+// scaled is a module of one entry, x*k + w.
+func scaled(t *testing.T, k float64) *passes.Module {
+	t.Helper()
+	b := ir.NewBuilder("scale")
+	rows := b.Sym("T")
+	x := b.Input("x", ir.T(ir.F32, rows, ir.Int(8)))
+	w := b.Weight("w", ir.T(ir.F32, ir.Int(1), ir.Int(8)))
+	b.Output("y", b.Bin("add", b.Bin("mul", x, b.F(k)), w))
+	g, err := b.Finish()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &passes.Module{Entries: []*ir.Graph{g}}
+}
+
+// TestBuildCache: what was built is not built again, bytes and all; another graph,
+// bucket or target is another entry, a damaged entry is made anew, and what is to
+// be emitted is always made.
+func TestBuildCache(t *testing.T) {
+	tools, err := llvm.Find(t.Context(), llvm.FindOptions{})
+	if err != nil {
+		t.Skipf("no LLVM (run make toolchain): %v", err)
+	}
+	lc, err := llvm.New(t.Context(), tools, llvm.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer lc.Close()
+	dir := t.TempDir()
+	c := &Compiler{Tools: tools, LLVM: lc, Cache: OpenCache(dir)}
+	build := func(k float64, rows int, name string, emit Emit) (bundle.Files, Stats) {
+		t.Helper()
+		tg, err := target.Lookup(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files, st, err := c.Build(t.Context(), tg, scaled(t, k), []passes.Bucket{{Entry: "scale", Bind: map[string]int{"T": rows}}}, emit)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return files, st
+	}
+	first, st := build(2, 4, "gfx950", Emit{})
+	if st.WholeHit || st.Plans != 1 || st.Kernels == 0 || st.LLVM == 0 {
+		t.Errorf("a cold build: %+v", st)
+	}
+	again, st := build(2, 4, "gfx950", Emit{})
+	if !st.WholeHit || st.Plans != 1 || st.Cached != st.Kernels || st.Kernels == 0 {
+		t.Errorf("a warm build: %+v", st)
+	}
+	if d := cmp.Diff(first, again); d != "" {
+		t.Errorf("the cache has other files:\n%s", d)
+	}
+	for _, other := range []struct {
+		k    float64
+		rows int
+		name string
+	}{{3, 4, "gfx950"}, {2, 5, "gfx950"}, {2, 4, "gfx942"}} {
+		if _, st := build(other.k, other.rows, other.name, Emit{}); st.WholeHit {
+			t.Errorf("%+v hit the entry of another build", other)
+		}
+	}
+	emitted, st := build(2, 4, "gfx950", Emit{KIR: true, LL: true, Asm: true})
+	if st.WholeHit {
+		t.Error("a build that emits came from the cache")
+	}
+	var names []string
+	for _, f := range emitted[len(first):] {
+		names = append(names, f.Name)
+		want := map[string]string{".kir": "graph @scale", ".ll": "define amdgpu_kernel", ".s": "s_endpgm"}[filepath.Ext(f.Name)]
+		if !strings.Contains(string(f.Data), want) {
+			t.Errorf("%s lacks %q", f.Name, want)
+		}
+	}
+	if len(names) != 1+2*st.Kernels || names[0] != "ir/kir/scale.kir" {
+		t.Errorf("emitted %v", names)
+	}
+	if d := cmp.Diff(first, emitted[:len(first)]); d != "" {
+		t.Errorf("emitting changes the code:\n%s", d)
+	}
+	list, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range list {
+		if err := os.Truncate(filepath.Join(dir, e.Name()), 100); err != nil {
+			t.Fatal(err)
+		}
+	}
+	repaired, st := build(2, 4, "gfx950", Emit{})
+	if st.WholeHit || st.Cached != 0 {
+		t.Errorf("damaged entries were served: %+v", st)
+	}
+	if d := cmp.Diff(first, repaired); d != "" {
+		t.Errorf("the second build has other files:\n%s", d)
+	}
+}
