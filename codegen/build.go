@@ -74,7 +74,7 @@ func (c *Compiler) buildKey(t *target.Target, m *passes.Module, buckets []passes
 	if err != nil {
 		return "", err
 	}
-	parts := []string{"build", Version, self, c.Tools.ID(), fmt.Sprintf("%+v", *t)}
+	parts := []string{"build", Version, self, c.Tools.ID(), fmt.Sprintf("%+v", *t), m.Config.Key()}
 	for _, g := range m.Entries {
 		parts = append(parts, ir.Text(g))
 	}

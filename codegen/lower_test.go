@@ -21,7 +21,7 @@ func entries(t *testing.T, dir string, tg *target.Target) []*ir.Graph {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := &passes.Module{FNUZ: tg.FNUZ}
+	m := &passes.Module{Target: tg.ForPasses()}
 	for _, e := range dsv4.Entries {
 		g, err := dsv4.Build(c, e, dsv4.DefaultOptions())
 		if err != nil {

@@ -14,21 +14,10 @@ var fnuzOperands = map[string][]int{
 // fnuzWeights puts recode_fnuz between an f8e4m3 weight, or what is made of
 // weights alone, and the ops that decode it in every step. hoist-pack then moves
 // the recoding into the pack graph.
-func fnuzWeights(m *Module) error {
-	if !m.FNUZ {
-		return nil
+func fnuzWeights(c *Context, g *ir.Graph) (*ir.Graph, error) {
+	if !c.Target().FNUZ {
+		return g, nil
 	}
-	for i, g := range m.Entries {
-		out, err := recodeEntry(g)
-		if err != nil {
-			return err
-		}
-		m.Entries[i] = out
-	}
-	return nil
-}
-
-func recodeEntry(g *ir.Graph) (*ir.Graph, error) {
 	b, moved := restart(g)
 	for _, w := range g.Weights {
 		moved[w] = b.Weight(w.Name, w.Type)

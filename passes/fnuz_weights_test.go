@@ -16,7 +16,7 @@ import (
 func fnuzModule(t *testing.T) *Module {
 	t.Helper()
 	m := tinyModule(t)
-	m.FNUZ = true
+	m.Target.FNUZ = true
 	if err := Run(m); err != nil {
 		t.Fatal(err)
 	}

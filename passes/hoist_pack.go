@@ -18,7 +18,8 @@ const (
 // where something that is not weight-only uses it, if its expression contains a
 // weight or an op that the op table marks as a table. Cheap constants stay.
 // Equal expressions, in any entry, are packed once.
-func hoistPack(m *Module) error {
+func hoistPack(c *Context) error {
+	m := c.Module
 	h := &hoister{
 		pack:  ir.NewBuilder(PackGraph),
 		names: map[string]string{}, taken: map[string]bool{},

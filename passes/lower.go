@@ -7,7 +7,8 @@ import (
 	"github.com/kiln-project/kiln/ir"
 )
 
-func bind(m *Module) error {
+func bind(c *Context) error {
+	m := c.Module
 	m.Steps = nil
 	for _, b := range m.Buckets {
 		i := slices.IndexFunc(m.Entries, func(g *ir.Graph) bool { return g.Name == b.Entry })
@@ -29,9 +30,9 @@ func bind(m *Module) error {
 	return nil
 }
 
-func selectKernels(m *Module) error { return eachStep(m, m.Backend.SelectKernels) }
+func selectKernels(c *Context) error { return eachStep(c.Module, c.Module.Backend.SelectKernels) }
 
-func planMemory(m *Module) error { return eachStep(m, m.Backend.PlanMemory) }
+func planMemory(c *Context) error { return eachStep(c.Module, c.Module.Backend.PlanMemory) }
 
 func eachStep(m *Module, f func(*Step) error) error {
 	for _, s := range m.Steps {

@@ -1,6 +1,8 @@
 package passes
 
-import "github.com/kiln-project/kiln/ir"
+import (
+	"github.com/kiln-project/kiln/ir"
+)
 
 // Module is what passes work on: the entries of one model, the pack graph that is
 // evaluated once when weights are bound, and, while a target is compiled for, the
@@ -8,12 +10,24 @@ import "github.com/kiln-project/kiln/ir"
 type Module struct {
 	Entries []*ir.Graph
 	Pack    *ir.Graph // nil until a pass hoists something
-	// FNUZ: the target's 8-bit floats are e4m3fnuz.
-	FNUZ bool
+	Target  Target    // the zero Target: none in particular
+	Config  Config
 
 	Buckets []Bucket // asks for the steps
 	Steps   []*Step  // nil until bind
 	Backend Backend  // of the target
+
+	Remarks []Remark // of all passes that ran, in order
+	applied int      // applications of optional passes so far
+}
+
+// Target is what passes may know of a target.
+type Target struct {
+	Name string // "" for none in particular
+	Chip string // the name without features; rows of the threshold table name it
+	GPU  bool
+	// FNUZ: its 8-bit floats are e4m3fnuz.
+	FNUZ bool
 }
 
 // Bucket asks for one step: an entry with all of its symbols bound. Symbols that
@@ -35,4 +49,23 @@ type Backend interface {
 	SelectKernels(*Step) error
 	// PlanMemory gives the memory of a step's launches addresses.
 	PlanMemory(*Step) error
+}
+
+// Context is what a pass sees beside its graph.
+type Context struct {
+	Module *Module
+	pass   string
+	graph  string
+}
+
+// Target is the target compiled for.
+func (c *Context) Target() Target { return c.Module.Target }
+
+// Threshold is a number of the threshold table, or what the user set.
+func (c *Context) Threshold(key string) (int, error) {
+	if n, ok := c.Module.Config.Set[key]; ok {
+		return n, nil
+	}
+	t, err := ThresholdOf(key, c.Module.Target.Chip)
+	return t.Value, err
 }

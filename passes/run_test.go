@@ -2,6 +2,7 @@ package passes
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -14,24 +15,35 @@ input %x : f32[2]
 output y = %0
 `
 
-// A pass that fails or leaves a broken graph, the pack graph included, is named.
+// A pass that fails, panics or leaves a broken graph is named, with the graph that
+// it was given.
 func TestRunOneReportsThePass(t *testing.T) {
+	broken := func(_ *Context, g *ir.Graph) (*ir.Graph, error) {
+		b := *g
+		b.Ops = nil
+		return &b, nil
+	}
 	for _, tc := range []struct {
-		name string
-		run  func(*Module) error
+		pass Pass
 		want string
 	}{
-		{"fine", func(*Module) error { return nil }, ""},
-		{"fails", func(*Module) error { return errors.New("no") }, "pass fails: no"},
-		{"breaks", func(m *Module) error { m.Entries[0].Ops = nil; return nil }, "pass breaks left a broken graph: step.kir:4:1: graph @step: "},
-		{"breaks-pack", func(m *Module) error { m.Pack = &ir.Graph{Name: PackGraph}; return nil }, "pass breaks-pack left a broken graph: graph @pack: "},
+		{Pass{Name: "fine", Graph: func(_ *Context, g *ir.Graph) (*ir.Graph, error) { return g, nil }}, ""},
+		{Pass{Name: "fails", Graph: func(*Context, *ir.Graph) (*ir.Graph, error) { return nil, errors.New("no") }}, "pass fails: no"},
+		{Pass{Name: "panics", Graph: func(_ *Context, g *ir.Graph) (*ir.Graph, error) { return g, fmt.Errorf("%v", g.Ops[9]) }}, "pass panics: panic: runtime error: index out of range"},
+		{Pass{Name: "breaks", Graph: broken}, "pass breaks: left a broken graph: step.kir:4:1: graph @step: "},
+		{Pass{Name: "breaks-pack", Module: func(c *Context) error { c.Module.Pack = &ir.Graph{Name: PackGraph}; return nil }}, "pass breaks-pack: left a broken graph: graph @pack: "},
 	} {
 		m := module(t, "step.kir", oneOp)
-		switch err := runOne(Pass{Name: tc.name, Run: tc.run}, m); {
+		err := runOne(&tc.pass, m)
+		switch {
 		case tc.want == "" && err != nil:
-			t.Errorf("%s: %v", tc.name, err)
+			t.Errorf("%s: %v", tc.pass.Name, err)
 		case tc.want != "" && (err == nil || !strings.HasPrefix(err.Error(), tc.want)):
-			t.Errorf("%s: error %v, want %q", tc.name, err, tc.want)
+			t.Errorf("%s: error %v, want %q", tc.pass.Name, err, tc.want)
+		}
+		var e *Error
+		if tc.want != "" && tc.pass.Graph != nil && (!errors.As(err, &e) || e.Before == nil || e.Before.Name != "step") {
+			t.Errorf("%s: the error does not have the graph before the pass", tc.pass.Name)
 		}
 	}
 }
@@ -44,8 +56,8 @@ func TestTable(t *testing.T) {
 			t.Errorf("pass name %q is taken or not of the form fuse-hc", p.Name)
 		}
 		seen[p.Name] = true
-		if !strings.HasSuffix(p.Doc, ".") || p.Run == nil {
-			t.Errorf("pass %s: doc %q, function given: %t", p.Name, p.Doc, p.Run != nil)
+		if !strings.HasSuffix(p.Doc, ".") {
+			t.Errorf("pass %s: doc %q", p.Name, p.Doc)
 		}
 	}
 }

@@ -1,32 +1,23 @@
 package passes
 
-// Pass is one row of the pass table. Its name is part of the user interface.
-type Pass struct {
-	Name string
-	Doc  string
-	// Required passes cannot be left out: what follows does not work without.
-	Required bool
-	// On says what the pass works on.
-	On  Stage
-	Run func(*Module) error
+// Table lists the passes in the order in which they run.
+var Table = []Pass{
+	{Name: "fnuz-weights", Doc: "For a target whose 8-bit floats are e4m3fnuz, recodes f8e4m3 weights that kernels decode in every step.", Required: true, Graph: fnuzWeights},
+	{Name: "hoist-pack", Doc: "Moves weight-only values out of the entries into the pack graph, each once.", Required: true, Module: hoistPack},
+	{Name: "cse", Doc: "Computes equal values once.", Graph: cse},
+	{Name: "dce", Doc: "Drops ops whose results nothing uses.", Graph: dce},
+
+	{Name: "bind", Doc: "Gives the symbols of an entry the integers of every bucket.", Required: true, On: Steps, Module: bind},
+	{Name: "select-kernels", Doc: "Chooses a kernel form for every op; a composite that no form takes is decomposed.", Required: true, On: Steps, Module: selectKernels},
+	{Name: "plan-memory", Doc: "Places every buffer: pools and weights once per bundle, the rest in an arena, by liveness.", Required: true, On: Steps, Module: planMemory},
 }
 
-// Stage is a part of the pipeline.
-type Stage uint8
-
-// The stages, in order.
-const (
-	Graphs Stage = iota // entries with symbolic extents, and the pack graph
-	Steps               // entries bound to a bucket, made by bind, for one target
-)
-
-// Table lists the passes in the order in which they run: hoist-pack after those
-// that leave something to pack.
-var Table = []Pass{
-	{"fnuz-weights", "For a target whose 8-bit floats are e4m3fnuz, recodes f8e4m3 weights that kernels decode in every step.", true, Graphs, fnuzWeights},
-	{"hoist-pack", "Moves weight-only values out of the entries into the pack graph, each once.", true, Graphs, hoistPack},
-
-	{"bind", "Gives the symbols of an entry the integers of every bucket.", true, Steps, bind},
-	{"select-kernels", "Chooses a kernel form for every op; a composite that no form takes is decomposed.", true, Steps, selectKernels},
-	{"plan-memory", "Places every buffer: pools and weights once per bundle, the rest in an arena, by liveness.", true, Steps, planMemory},
+// Orders are the constraints on the table, each with its reason. They are checked
+// when the program starts and when a pass is registered.
+var Orders = []Order{
+	{"fnuz-weights", "hoist-pack", "recoding is weight-only work, which belongs into the pack graph"},
+	{"hoist-pack", "cse", "tables that hoist-pack merges make their gathers equal"},
+	{"cse", "dce", "what was computed twice leaves its operands without use"},
+	{"bind", "select-kernels", "kernels are chosen for integer shapes"},
+	{"select-kernels", "plan-memory", "launches say what memory lives when"},
 }

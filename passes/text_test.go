@@ -3,6 +3,7 @@ package passes
 import (
 	"bytes"
 	"flag"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -22,9 +23,10 @@ var update = flag.Bool("update", false, "rewrite the expected sections of the te
 // before.kir with one or more entries (a graph @pack is the pack graph), perhaps
 // module with what else is set, one a line (FNUZ, or bucket decode B=4), then what
 // the pass makes of it: after.kir with the entries and the pack graph, for bind
-// the steps, or error. The cases of what a backend does are beside package codegen.
+// the steps, or error, and the remarks. The cases of what a backend does are beside package codegen.
 func TestTextCases(t *testing.T) {
-	for _, p := range Table {
+	for i := range Table {
+		p := &Table[i]
 		if p.On == Steps && p.Name != "bind" {
 			continue
 		}
@@ -41,7 +43,7 @@ func TestTextCases(t *testing.T) {
 	}
 }
 
-func textCase(t *testing.T, p Pass, file string) {
+func textCase(t *testing.T, p *Pass, file string) {
 	text, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
@@ -58,7 +60,7 @@ func textCase(t *testing.T, p Pass, file string) {
 			if bucket, ok := strings.CutPrefix(field, "bucket "); ok {
 				m.Buckets = append(m.Buckets, parseBucket(t, bucket))
 			} else if field == "FNUZ\n" {
-				m.FNUZ = true
+				m.Target.FNUZ = true
 			} else {
 				t.Fatalf("%s: module: no field %q", file, field)
 			}
@@ -86,7 +88,16 @@ func textCase(t *testing.T, p Pass, file string) {
 			}
 		}
 	}
-	want := txtar.Format(&txtar.Archive{Comment: arc.Comment, Files: append(slices.Clone(given), got)})
+	files := append(slices.Clone(given), got)
+	if len(m.Remarks) > 0 {
+		var b strings.Builder
+		for _, r := range m.Remarks {
+			r.Pos = "" // moves with the text of the case
+			fmt.Fprintln(&b, r)
+		}
+		files = append(files, txtar.File{Name: "remarks", Data: []byte(b.String())})
+	}
+	want := txtar.Format(&txtar.Archive{Comment: arc.Comment, Files: files})
 	if bytes.Equal(want, text) {
 		return
 	}

@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"github.com/llir/llvm/ir/types"
+
+	"github.com/kiln-project/kiln/passes"
 )
 
 // Kind is a family of machines.
@@ -67,3 +69,8 @@ func Lookup(name string) (*Target, error) {
 
 // GPU reports whether lanes are threads of their own.
 func (t *Target) GPU() bool { return t.Kind != Host }
+
+// ForPasses is what passes may know of the target.
+func (t *Target) ForPasses() passes.Target {
+	return passes.Target{Name: t.Name, Chip: t.CPU, GPU: t.GPU(), FNUZ: t.FNUZ}
+}

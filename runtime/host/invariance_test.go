@@ -34,7 +34,7 @@ func openTinyAs(t *testing.T, fnuz bool) *tiny {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := &passes.Module{FNUZ: fnuz}
+	m := &passes.Module{Target: passes.Target{FNUZ: fnuz}}
 	for _, e := range []dsv4.Entry{dsv4.Prefill, dsv4.Decode, dsv4.Verify} {
 		g, err := dsv4.Build(cfg, e, dsv4.DefaultOptions())
 		if err != nil {

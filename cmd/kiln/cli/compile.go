@@ -93,7 +93,7 @@ func runCompile(e *env, f *flags, _ []string) error {
 		}
 		progress.say("%s: building the graphs", t.Name)
 		start := time.Now()
-		m, err := entriesOf(c, o, t.FNUZ)
+		m, err := entriesOf(c, o, t.ForPasses())
 		if err != nil {
 			return err
 		}
@@ -303,9 +303,9 @@ func bundleBuckets(set bundle.Settings, l engine.Layout, c *dsv4.Config) []passe
 }
 
 // entriesOf builds the entries of a config and runs the passes on graphs, for a
-// target whose 8-bit floats are e4m3fnuz or not.
-func entriesOf(c *dsv4.Config, o dsv4.Options, fnuz bool) (*passes.Module, error) {
-	m := &passes.Module{FNUZ: fnuz}
+// target or for none in particular.
+func entriesOf(c *dsv4.Config, o dsv4.Options, t passes.Target) (*passes.Module, error) {
+	m := &passes.Module{Target: t}
 	for _, entry := range dsv4.Entries {
 		if entry == dsv4.Draft && c.NextN == 0 {
 			continue

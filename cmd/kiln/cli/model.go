@@ -20,7 +20,7 @@ func graphs(dir string, o dsv4.Options) (*dsv4.Config, *passes.Module, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	m, err := entriesOf(c, o, false)
+	m, err := entriesOf(c, o, passes.Target{})
 	return c, m, err
 }
 
@@ -83,7 +83,7 @@ func openModel(e *env, f *flags, taps bool, progress *progress) (*session, place
 			return nil, nil, err
 		}
 	}
-	m, err := entriesOf(c, o, false)
+	m, err := entriesOf(c, o, passes.Target{})
 	if err != nil {
 		return nil, nil, err
 	}

@@ -1,0 +1,168 @@
+package passes
+
+import (
+	"fmt"
+
+	"github.com/kiln-project/kiln/ir"
+)
+
+// Pattern describes an op and those around it. The zero fields hold for any op.
+type Pattern struct {
+	Op string // name
+	As string // what the Match calls the op
+	// Args are the ops that define operands, by index.
+	Args map[int]Pattern
+	// User are the ops that read results: each result has that one use and no
+	// other. Arg says which operand of the user it is.
+	User map[int]Pattern
+	Arg  int
+	// Sibling reads the same value as its operand Arg: of operand i here, the one
+	// other op that fits, and it comes later.
+	Sibling map[int]Pattern
+	// Attrs that the op must have.
+	Attrs ir.Attrs
+	// DType of operands, by index, and of what kind they are.
+	DType  map[int]ir.DType
+	Weight []int // operands that are weights
+	// Where is any other condition: it returns what does not hold, or "".
+	Where func(*Match, *ir.Op) string
+}
+
+// Match is where a pattern fits.
+type Match struct {
+	ops  map[string]*ir.Op
+	list []*ir.Op // in order of matching
+	u    *uses
+}
+
+// Op is a matched op by its name in the pattern.
+func (m *Match) Op(as string) *ir.Op { return m.ops[as] }
+
+// Arg is an operand of a matched op.
+func (m *Match) Arg(as string, i int) *ir.Value { return m.ops[as].Args[i] }
+
+// use is a place where a value is read; op is nil for an output or update.
+type use struct {
+	op  *ir.Op
+	arg int
+}
+
+// uses knows who reads each value of a graph, and the order of its ops.
+type uses struct {
+	of    map[*ir.Value][]use
+	index map[*ir.Op]int
+}
+
+func usesOf(g *ir.Graph) *uses {
+	u := &uses{of: map[*ir.Value][]use{}, index: map[*ir.Op]int{}}
+	for i, op := range g.Ops {
+		u.index[op] = i
+		for j, a := range op.Args {
+			u.of[a] = append(u.of[a], use{op, j})
+		}
+	}
+	for _, o := range g.Outputs {
+		u.of[o.Value] = append(u.of[o.Value], use{nil, 0})
+	}
+	for _, up := range g.Updates {
+		u.of[up.Value] = append(u.of[up.Value], use{nil, 0})
+	}
+	return u
+}
+
+// match tries a pattern at an op. It returns what does not hold, or "".
+func (m *Match) match(p *Pattern, op *ir.Op) string {
+	if op.Def.Name != p.Op {
+		return fmt.Sprintf("%s is no %s", op.Def.Name, p.Op)
+	}
+	for _, other := range m.list {
+		if other == op {
+			return fmt.Sprintf("%s at %s is in the match twice", op.Def.Name, op.Where())
+		}
+	}
+	m.ops[p.As] = op
+	m.list = append(m.list, op)
+	for _, a := range p.Attrs {
+		if v, _ := op.Attrs.Get(a.Key); v != a.Val {
+			return fmt.Sprintf("%s of %s is %v, want %v", a.Key, op.Def.Name, v, a.Val)
+		}
+	}
+	for i, v := range op.Args {
+		if dt, ok := p.DType[i]; ok && v.Type.DType != dt {
+			return fmt.Sprintf("operand %d of %s is %s, want %s", i, op.Def.Name, v.Type, dt)
+		}
+	}
+	for _, i := range p.Weight {
+		if op.Args[i].Kind != ir.WeightValue {
+			return fmt.Sprintf("operand %d of %s is no weight", i, op.Def.Name)
+		}
+	}
+	for i := range op.Args {
+		if a, ok := p.Args[i]; ok {
+			if why := m.matchArg(&a, op, i); why != "" {
+				return why
+			}
+		}
+	}
+	for i := range op.Results {
+		if u, ok := p.User[i]; ok {
+			if why := m.matchUser(&u, op, i); why != "" {
+				return why
+			}
+		}
+	}
+	for i := range op.Args {
+		if s, ok := p.Sibling[i]; ok {
+			if why := m.matchSibling(&s, op, i); why != "" {
+				return why
+			}
+		}
+	}
+	if p.Where != nil {
+		return p.Where(m, op)
+	}
+	return ""
+}
+
+func (m *Match) matchArg(p *Pattern, op *ir.Op, i int) string {
+	def := op.Args[i].Op
+	if def == nil {
+		return fmt.Sprintf("operand %d of %s is %s, not a result of %s", i, op.Def.Name, op.Args[i], p.Op)
+	}
+	if def.Def.Name != p.Op {
+		return fmt.Sprintf("operand %d of %s is a result of %s, not of %s", i, op.Def.Name, def.Def.Name, p.Op)
+	}
+	return m.match(p, def)
+}
+
+func (m *Match) matchUser(p *Pattern, op *ir.Op, i int) string {
+	us := m.u.of[op.Results[i]]
+	if len(us) != 1 {
+		return fmt.Sprintf("result %s of %s has %d uses, want one, by %s", op.Def.Results[i], op.Def.Name, len(us), p.Op)
+	}
+	by := us[0]
+	switch {
+	case by.op == nil:
+		return fmt.Sprintf("result %s of %s is an output", op.Def.Results[i], op.Def.Name)
+	case by.op.Def.Name != p.Op || by.arg != p.Arg:
+		return fmt.Sprintf("result %s of %s is read by operand %d of %s, not operand %d of %s", op.Def.Results[i], op.Def.Name, by.arg, by.op.Def.Name, p.Arg, p.Op)
+	}
+	return m.match(p, by.op)
+}
+
+func (m *Match) matchSibling(p *Pattern, op *ir.Op, i int) string {
+	var found *ir.Op
+	for _, by := range m.u.of[op.Args[i]] {
+		if by.op == nil || by.op == op || by.op.Def.Name != p.Op || by.arg != p.Arg || m.u.index[by.op] < m.u.index[op] {
+			continue
+		}
+		if found != nil {
+			return fmt.Sprintf("more than two ops %s read %s", p.Op, op.Args[i])
+		}
+		found = by.op
+	}
+	if found == nil {
+		return fmt.Sprintf("no later %s reads the same operand", p.Op)
+	}
+	return m.match(p, found)
+}

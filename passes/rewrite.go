@@ -1,0 +1,167 @@
+package passes
+
+import (
+	"fmt"
+
+	"github.com/kiln-project/kiln/ir"
+)
+
+// Rule rewrites the places where a pattern fits.
+type Rule struct {
+	Pattern Pattern
+	// Anchor says that the pattern's first op is reported as missed when the rest
+	// does not fit; without it only a failed Gate is.
+	Anchor bool
+	// Gate returns why a place that fits is left alone, or "".
+	Gate func(*Context, *Match) string
+	// Results are the values of matched ops that Build replaces, "name.index" each.
+	// All other results of matched ops must have no use outside of the match.
+	Results []Result
+	// Build makes the replacements, in the order of Results. Operands of matched
+	// ops are read through e.Value.
+	Build func(e *ir.Edit, m *Match) []*ir.Value
+	// Says is the text of the remark, e.g. "as hc_fused".
+	Says string
+}
+
+// Result names a result of a matched op.
+type Result struct {
+	As    string
+	Index int
+}
+
+// place is a match with where its replacement goes: before the op at that index.
+type place struct {
+	rule *Rule
+	m    *Match
+	at   int
+}
+
+// rewrite applies rules to a graph, each op taking part in one match at most;
+// rules are tried in order. It looks at every op once, whatever the depth of the
+// graph, and returns g itself if nothing fits.
+func rewrite(c *Context, g *ir.Graph, rules ...Rule) (*ir.Graph, error) {
+	u := usesOf(g)
+	taken := map[*ir.Op]bool{}
+	at := map[int][]place{}
+	for _, op := range g.Ops {
+		for i := range rules {
+			r := &rules[i]
+			if op.Def.Name != r.Pattern.Op || taken[op] {
+				continue
+			}
+			m := &Match{ops: map[string]*ir.Op{}, u: u}
+			why, anchored := m.match(&r.Pattern, op), r.Anchor
+			if why == "" {
+				anchored = true
+				why = overlaps(m, taken)
+			}
+			if why == "" && r.Gate != nil {
+				why = r.Gate(c, m)
+			}
+			where := 0
+			if why == "" {
+				where, why = r.fits(m, u)
+			}
+			if why != "" {
+				if anchored {
+					c.Remark(Missed, op, "%s", why)
+				}
+				continue
+			}
+			for _, o := range m.list {
+				taken[o] = true
+			}
+			at[where] = append(at[where], place{r, m, where})
+			c.Remark(Applied, op, "%s", r.Says)
+		}
+	}
+	if len(at) == 0 {
+		return g, nil
+	}
+	e := ir.NewEdit(g)
+	for i, op := range g.Ops {
+		for _, p := range at[i] {
+			if err := p.build(e); err != nil {
+				return nil, err
+			}
+		}
+		if !taken[op] {
+			e.Copy(op)
+		}
+	}
+	return e.Finish()
+}
+
+func overlaps(m *Match, taken map[*ir.Op]bool) string {
+	for _, o := range m.list {
+		if taken[o] {
+			return fmt.Sprintf("%s at %s is part of another match", o.Def.Name, o.Where())
+		}
+	}
+	return ""
+}
+
+// fits finds where the replacement can stand: after all operands from outside of
+// the match, before all uses outside, and as late as that allows. The second
+// result is what is in the way.
+func (r *Rule) fits(m *Match, u *uses) (at int, why string) {
+	inside := map[*ir.Op]bool{}
+	for _, o := range m.list {
+		inside[o] = true
+		at = max(at, u.index[o])
+	}
+	replaced := map[*ir.Value]bool{}
+	for _, res := range r.Results {
+		replaced[m.ops[res.As].Results[res.Index]] = true
+	}
+	after := 0
+	for _, o := range m.list {
+		for _, a := range o.Args {
+			if a.Kind == ir.OpResult && !inside[a.Op] {
+				after = max(after, u.index[a.Op]+1)
+			}
+			if a.Kind == ir.StateValue { // another op may write the pool later on
+				at = min(at, u.index[o])
+			}
+		}
+		for i, v := range o.Results {
+			for _, by := range u.of[v] {
+				switch {
+				case inside[by.op] && by.op != nil:
+				case !replaced[v]:
+					return 0, fmt.Sprintf("result %s of %s at %s has another use%s", o.Def.Results[i], o.Def.Name, o.Where(), whose(by))
+				case by.op != nil:
+					at = min(at, u.index[by.op])
+				}
+			}
+		}
+	}
+	if after > at {
+		return 0, "an operand is made after the first use of a result"
+	}
+	return at, ""
+}
+
+func whose(by use) string {
+	if by.op == nil {
+		return ", an output or update of the graph"
+	}
+	return fmt.Sprintf(", by %s at %s", by.op.Def.Name, by.op.Where())
+}
+
+// build emits a replacement.
+func (p place) build(e *ir.Edit) error {
+	e.At(p.m.list[0].Loc)
+	out := p.rule.Build(e, p.m)
+	if err := e.Err(); err != nil {
+		return err
+	}
+	if len(out) != len(p.rule.Results) {
+		return fmt.Errorf("a rule replaces %d values by %d", len(p.rule.Results), len(out))
+	}
+	for i, res := range p.rule.Results {
+		e.Replace(p.m.ops[res.As].Results[res.Index], out[i])
+	}
+	return e.Err()
+}

@@ -1,0 +1,56 @@
+package passes
+
+import (
+	"fmt"
+	"slices"
+)
+
+// Threshold is one row of the threshold table: a number that decides whether a
+// rewrite pays, for one target or, without one, for all that have no row of
+// their own.
+type Threshold struct {
+	Key    string // pass.name, as --set takes it
+	Target string
+	Value  int
+	Origin Origin
+	Source string
+	Doc    string
+}
+
+// Origin says where a threshold's value comes from. A number measured on one chip
+// is never another chip's.
+type Origin string
+
+// The origins.
+const (
+	Published Origin = "published" // by the maker or a paper
+	Modelled  Origin = "modelled"  // from bytes, flops and launches
+	Measured  Origin = "measured"  // by us, on that chip
+)
+
+// Thresholds is the table; --set KEY=VALUE overrides a key for any target.
+var Thresholds = []Threshold{}
+
+func thresholdKeys() []string {
+	var keys []string
+	for _, t := range Thresholds {
+		if !slices.Contains(keys, t.Key) {
+			keys = append(keys, t.Key)
+		}
+	}
+	return keys
+}
+
+// ThresholdOf returns the row that holds for a target.
+func ThresholdOf(key, target string) (Threshold, error) {
+	var row *Threshold
+	for i, t := range Thresholds {
+		if t.Key == key && (t.Target == target || t.Target == "" && row == nil) {
+			row = &Thresholds[i]
+		}
+	}
+	if row == nil {
+		return Threshold{}, fmt.Errorf("no threshold %q for target %q", key, target)
+	}
+	return *row, nil
+}
