@@ -73,7 +73,7 @@ func (c *Compiler) Compile(ctx context.Context, u *Unit) (*Compiled, error) {
 		return nil, err
 	}
 	if t.Kind == target.AMDGPU {
-		if out.Object, err = readBack(out.Object); err != nil {
+		if out.Object, err = readBack(out.Object, t.ID); err != nil {
 			return nil, fmt.Errorf("%s: %w", t.Name, err)
 		}
 	}
@@ -82,8 +82,10 @@ func (c *Compiler) Compile(ctx context.Context, u *Unit) (*Compiled, error) {
 }
 
 // readBack gives a linked code object its one metadata note and looks for what
-// a loader or the hardware would stumble over.
-func readBack(code []byte) ([]byte, error) {
+// a loader or the hardware would stumble over. A loader takes an object whose
+// features are not the device's for none at all, so header and metadata must both
+// say exactly what was asked for.
+func readBack(code []byte, want object.TargetID) ([]byte, error) {
 	merged, err := object.MergeNotes(code)
 	if err != nil {
 		return nil, err
@@ -93,6 +95,12 @@ func readBack(code []byte) ([]byte, error) {
 		return nil, err
 	}
 	for _, o := range f.Objects() {
+		if o.Target != want {
+			return nil, fmt.Errorf("the code object's ELF header is for %s, want %s", o.Target, want)
+		}
+		if o.MetadataTarget != want.Triple() {
+			return nil, fmt.Errorf("the code object's metadata is for %s, want %s", o.MetadataTarget, want.Triple())
+		}
 		if len(o.Problems) > 0 {
 			return nil, fmt.Errorf("the code object has a problem: %s", o.Problems[0])
 		}

@@ -3,7 +3,8 @@
 //	manifest.json             what was compiled, from what, with what
 //	config.json               the model's config, as it was
 //	pack.kir                  what is computed from weights alone when they are bound
-//	TARGET/plan-NNN.json      one plan per entry and bucket
+//	TARGET/plan-NNN.json      one plan per entry and bucket; TARGET is the name
+//	                          that --target takes, features of a target ID included
 //	TARGET/kernels.so         or kernels.hsaco: the code
 //	TARGET/kernels.json       the kernels: symbol, form, static parameters
 package bundle
@@ -78,9 +79,9 @@ type Bundle struct {
 // objectName is the code object's file for a target.
 func objectName(target string) string {
 	switch {
-	case len(target) > 3 && target[:3] == "gfx":
+	case strings.HasPrefix(target, "gfx"):
 		return "kernels.hsaco"
-	case len(target) > 3 && target[:3] == "sm_":
+	case strings.HasPrefix(target, "sm_"):
 		return "kernels.ptx"
 	}
 	return "kernels.so"

@@ -63,6 +63,39 @@ func TestRoundTrip(t *testing.T) {
 	}
 }
 
+// Targets that differ in features only lie side by side, each with its own plans.
+func TestTargetIDs(t *testing.T) {
+	b := sample()
+	b.Manifest.Targets, b.Code = nil, map[string]*Code{}
+	names := []string{"gfx950", "gfx950:sramecc+:xnack-", "gfx950:xnack-"}
+	for _, name := range names {
+		code := *sample().Code[testTarget]
+		p := *code.Plans[0]
+		p.Target = name
+		code.Plans, code.Object = []*plan.Plan{&p}, []byte("object for "+name)
+		b.Manifest.Targets, b.Code[name] = append(b.Manifest.Targets, name), &code
+	}
+	dir := filepath.Join(t.TempDir(), "m.kiln")
+	if err := b.Write(dir); err != nil {
+		t.Fatal(err)
+	}
+	got, err := ReadManifest(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range names {
+		if _, err := os.Stat(filepath.Join(dir, name, "kernels.hsaco")); err != nil {
+			t.Error(err)
+		}
+		if _, err := got.ReadCode(dir, name); err != nil {
+			t.Error(err)
+		}
+	}
+	if d := cmp.Diff(b, got); d != "" {
+		t.Error(d)
+	}
+}
+
 func TestRefuses(t *testing.T) {
 	plan0 := filepath.Join(testTarget, "plan-000.json")
 	for _, tc := range []struct {

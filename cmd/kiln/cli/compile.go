@@ -213,7 +213,7 @@ func compileTargets(list string) ([]*target.Target, error) {
 		if t.Kind == target.NVPTX {
 			return nil, refuse(fmt.Errorf("--target %s: models are not compiled for it yet", t.Name), "--target gfx950")
 		}
-		if slices.Contains(out, t) {
+		if slices.ContainsFunc(out, func(o *target.Target) bool { return o.Name == t.Name }) {
 			return nil, usagef("--target "+t.Name, "--target: %s is given twice", t.Name)
 		}
 		out = append(out, t)

@@ -17,6 +17,19 @@ func needLLVM(t *testing.T) {
 	}
 }
 
+// needGPU skips where nothing can be compiled for gfx950.
+func needGPU(t *testing.T) {
+	t.Helper()
+	needLLVM(t)
+	tools, err := llvm.Find(t.Context(), llvm.FindOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if ok, err := tools.KnowsCPU(t.Context(), llvm.AMDGPU, "gfx950"); !ok {
+		t.Skipf("this test compiles for gfx950, which LLVM %s does not know: %v", tools.Version, err)
+	}
+}
+
 // A bundle compiled, inspected and run; what it was not compiled for is refused.
 func TestBundle(t *testing.T) {
 	needLLVM(t)
@@ -68,6 +81,36 @@ func TestBundle(t *testing.T) {
 	kiln(t, "logits", "--model", tinyModel, "--bundle", b, "--ids", "1,2", "--prefill", "1", "--out", filepath.Join(dir, "x.safetensors")).failed(t, exitRefused, "taps none, not hidden")
 }
 
+// A bundle for a bare chip and for the same chip with settled features: two
+// targets, whose code objects say which is which.
+func TestBundleTargetIDs(t *testing.T) {
+	needGPU(t)
+	dir := t.TempDir()
+	b := filepath.Join(dir, "tiny.kiln")
+	kiln(t, "compile", "--model", tinyModel, "--cache-dir", filepath.Join(dir, "cache"), "--layers", "1", "--batch", "1", "--prefill", "16", "--speculate", "0",
+		"--target", "gfx950,gfx950:xnack-:sramecc+", "-o", b).ok(t)
+	names := []string{"gfx950", "gfx950:sramecc+:xnack-"}
+	var in bundleInspection
+	if err := json.Unmarshal([]byte(kiln(t, "inspect", b, "--json").ok(t).stdout), &in); err != nil {
+		t.Fatal(err)
+	}
+	if len(in.Targets) != len(names) {
+		t.Fatalf("targets %+v", in.Targets)
+	}
+	for i, want := range names {
+		if got := in.Targets[i]; got.Target != want || len(got.Entries) != 4 || len(got.Kernels) == 0 || got.Kernels[0].VGPR == nil {
+			t.Errorf("target %d is %s with %d entries and %d kernels, want %s", i, got.Target, len(got.Entries), len(got.Kernels), want)
+		}
+		var code inspection
+		if err := json.Unmarshal([]byte(kiln(t, "inspect", filepath.Join(b, want, "kernels.hsaco"), "--json").ok(t).stdout), &code); err != nil {
+			t.Fatal(err)
+		}
+		if code.Target == nil || *code.Target != want || len(code.Problems) > 0 {
+			t.Errorf("the code object of %s is for %s, problems %v", want, cell(code.Target), code.Problems)
+		}
+	}
+}
+
 func itoa(n int) string { b, _ := json.Marshal(n); return string(b) }
 
 func TestCompileRefuses(t *testing.T) {
@@ -80,6 +123,12 @@ func TestCompileRefuses(t *testing.T) {
 	}{
 		{[]string{"--target", "gfx900"}, exitUsage, `unknown target "gfx900"`},
 		{[]string{"--target", "gfx950,gfx950"}, exitUsage, "given twice"},
+		{[]string{"--target", "gfx950:xnack-:sramecc+,gfx950:sramecc+:xnack-"}, exitUsage, "gfx950:sramecc+:xnack- is given twice"},
+		{[]string{"--target", "gfx950:tgsplit+"}, exitUsage, `unknown feature "tgsplit+"`},
+		{[]string{"--target", "gfx950:xnack"}, exitUsage, `feature "xnack" must end in + or -`},
+		{[]string{"--target", "gfx950:xnack+:xnack-"}, exitUsage, `feature "xnack" is given twice`},
+		{[]string{"--target", "x86-64-v3:xnack+"}, exitUsage, "x86-64-v3 takes no features"},
+		{[]string{"--target", "sm_90:xnack+"}, exitUsage, "sm_90 takes no features"},
 		{[]string{"--target", "sm_90"}, exitRefused, "models are not compiled for it yet"},
 		{[]string{"--batch", "1,1"}, exitUsage, "distinct positive numbers"},
 		{[]string{"--prefill", "0"}, exitUsage, "distinct positive numbers"},
