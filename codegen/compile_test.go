@@ -119,9 +119,39 @@ func TestReadBackRefuses(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, err := readBack(tc.code, id); err == nil || !strings.Contains(err.Error(), tc.want) {
+			if _, err := readBack(tc.code, id, 5); err == nil || !strings.Contains(err.Error(), tc.want) {
 				t.Errorf("%s, asked for %s: error %v, want %q in it", mode, tc.id, err, tc.want)
 			}
+		}
+		if _, err := readBack(out.Object, u.Target.ID, 6); err == nil || !strings.Contains(err.Error(), "is of version 5, want 6") {
+			t.Errorf("%s, asked for version 6: error %v", mode, err)
+		}
+	}
+}
+
+// A version that cannot be made is an error that names those that can, and host
+// code has none.
+func TestCodeObjectVersions(t *testing.T) {
+	for mode, c := range compilers(t) {
+		for _, tc := range []struct {
+			target        string
+			version, want int
+		}{{"gfx950", 0, 5}, {"gfx950", 5, 5}, {"gfx950:xnack-", 6, 6}} {
+			c.CodeObjectVersion = tc.version
+			out, err := c.Compile(t.Context(), twoKernels(t, tc.target))
+			if err != nil {
+				t.Fatal(mode, err)
+			}
+			if f, err := object.Read(out.Object); err != nil || f.Object.Version != tc.want || f.Object.ABIVersion != tc.want-2 {
+				t.Errorf("%s: version %d for %s: %v", mode, tc.version, tc.target, err)
+			}
+		}
+		c.CodeObjectVersion = 7
+		if _, err := c.Compile(t.Context(), twoKernels(t, "gfx950")); err == nil || !strings.Contains(err.Error(), "code object version 700: only 500 and 600") {
+			t.Errorf("%s: version 7: error %v", mode, err)
+		}
+		if _, err := c.Compile(t.Context(), twoKernels(t, "x86-64-v2")); err != nil {
+			t.Errorf("%s: host code: %v", mode, err)
 		}
 	}
 }

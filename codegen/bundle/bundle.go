@@ -52,6 +52,8 @@ type Settings struct {
 	Speculate int    `json:"speculate"`
 	Batch     []int  `json:"batch"`
 	Prefill   []int  `json:"prefill"`
+	// CodeObjectVersion is that of the AMDGPU targets; 0 without any.
+	CodeObjectVersion int `json:"code_object_version,omitempty"`
 }
 
 // Code is what a bundle holds for one target.

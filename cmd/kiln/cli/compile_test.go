@@ -111,6 +111,47 @@ func TestBundleTargetIDs(t *testing.T) {
 	}
 }
 
+// The version of the code object is in the ELF header, in the manifest and in what
+// inspect says; another version is not served from the cache.
+func TestCodeObjectVersion(t *testing.T) {
+	needGPU(t)
+	dir := t.TempDir()
+	b := filepath.Join(dir, "tiny.kiln")
+	compile := []string{"compile", "--model", tinyModel, "--cache-dir", filepath.Join(dir, "cache"), "--layers", "1", "--batch", "1", "--prefill", "16",
+		"--speculate", "0", "--target", "gfx950", "-o", b, "--json"}
+	for _, tc := range []struct {
+		args      []string
+		want      int
+		allCached bool
+	}{
+		{nil, 5, false},
+		{[]string{"--code-object-version", "6"}, 6, false},
+		{[]string{"--code-object-version", "5"}, 5, true},
+	} {
+		var made compileResult
+		if err := json.Unmarshal([]byte(kiln(t, append(compile, tc.args...)...).ok(t).stdout), &made); err != nil {
+			t.Fatal(err)
+		}
+		want := 0
+		if tc.allCached {
+			want = made.Targets[0].Kernels
+		}
+		if n := made.Targets[0].Cached; n != want || made.Set.CodeObjectVersion != tc.want {
+			t.Errorf("%v: %d of %d kernels were cached, want %d; settings %+v", tc.args, n, made.Targets[0].Kernels, want, made.Set)
+		}
+		if out := kiln(t, "inspect", b).ok(t).stdout; !strings.Contains(out, ", code object version "+itoa(tc.want)+"\n") {
+			t.Errorf("%v: inspect says\n%s", tc.args, out)
+		}
+		var code inspection
+		if err := json.Unmarshal([]byte(kiln(t, "inspect", filepath.Join(b, "gfx950", "kernels.hsaco"), "--json").ok(t).stdout), &code); err != nil {
+			t.Fatal(err)
+		}
+		if code.CodeObjectVersion == nil || *code.CodeObjectVersion != tc.want || len(code.Problems) > 0 {
+			t.Errorf("%v: the code object is of version %s, problems %v", tc.args, cell(code.CodeObjectVersion), code.Problems)
+		}
+	}
+}
+
 func itoa(n int) string { b, _ := json.Marshal(n); return string(b) }
 
 func TestCompileRefuses(t *testing.T) {
@@ -130,6 +171,8 @@ func TestCompileRefuses(t *testing.T) {
 		{[]string{"--target", "x86-64-v3:xnack+"}, exitUsage, "x86-64-v3 takes no features"},
 		{[]string{"--target", "sm_90:xnack+"}, exitUsage, "sm_90 takes no features"},
 		{[]string{"--target", "sm_90"}, exitRefused, "models are not compiled for it yet"},
+		{[]string{"--code-object-version", "4"}, exitUsage, "--code-object-version 4: want one of 5,6"},
+		{[]string{"--code-object-version", "6"}, exitUsage, "--code-object-version: no target is an AMD GPU"},
 		{[]string{"--batch", "1,1"}, exitUsage, "distinct positive numbers"},
 		{[]string{"--prefill", "0"}, exitUsage, "distinct positive numbers"},
 		{[]string{"--max-seq", "5000"}, exitRefused, "beyond max_position_embeddings 4096"},

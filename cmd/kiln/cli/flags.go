@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"github.com/spf13/pflag"
+
+	"github.com/kiln-project/kiln/codegen"
 )
 
 // flagDef is one row of the flag table: the only place where a flag, its
@@ -65,6 +67,7 @@ var flagTable = []flagDef{
 	{name: "speculate", def: 3, commands: []string{"compile"}, arg: "K", doc: "largest number of draft tokens: sizes the rings, and verify and draft steps for 1..K"},
 	{name: "layers", def: 0, commands: []string{"compile"}, arg: "N", doc: "compile the first N layers only; 0: all"},
 	{name: "taps", def: "", commands: []string{"compile"}, arg: "hidden", doc: "also output the residual streams after every layer"},
+	{name: "code-object-version", def: codegen.CodeObjectVersions[0], commands: []string{"compile"}, arg: "V", doc: "of AMD targets: 5, or 6, which needs a recent ROCm"},
 	{name: "timings", def: false, commands: []string{"compile"}, doc: "say what passes, codegen, LLVM and link took"},
 	{name: "out", def: "", commands: []string{"compile"}, required: true, arg: "OUT.kiln", short: "o", doc: "bundle to write"},
 

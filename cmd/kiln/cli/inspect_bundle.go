@@ -143,9 +143,7 @@ func entryOf(p *plan.Plan, class string) bundleEntry {
 }
 
 func (in *bundleInspection) print(e *env) error {
-	s := in.Settings
-	fmt.Fprintf(e.stdout, "%s: kiln %s, %s\nnumerics %s, max-seq %d, batch %s, prefill %s, speculate %d, layers %d, taps %v\n",
-		in.Bundle, in.Kiln, in.LLVM, s.Numerics, s.MaxSeq, joinInts(s.Batch), joinInts(s.Prefill), s.Speculate, s.Layers, s.Taps)
+	fmt.Fprintf(e.stdout, "%s: kiln %s, %s\n%s\n", in.Bundle, in.Kiln, in.LLVM, settingsLine(in.Settings))
 	for _, t := range in.Targets {
 		fmt.Fprintf(e.stdout, "\n%s\n", t.Target)
 		tw := tabwriter.NewWriter(e.stdout, 0, 0, 2, ' ', 0)
