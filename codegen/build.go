@@ -74,7 +74,7 @@ func (c *Compiler) buildKey(t *target.Target, m *passes.Module, buckets []passes
 	if err != nil {
 		return "", err
 	}
-	parts := []string{"build", Version, self, c.Tools.ID(), fmt.Sprintf("%+v", *t), m.Config.Key()}
+	parts := []string{"build", Version, self, c.Tools.ID(), fmt.Sprintf("%+v", *t), fmt.Sprint(c.version(t)), m.Config.Key()}
 	for _, g := range m.Entries {
 		parts = append(parts, ir.Text(g))
 	}
@@ -137,7 +137,7 @@ func (c *Compiler) emit(ctx context.Context, files bundle.Files, u *Unit, m *pas
 	}
 	// Text is not cached: it is asked for to be looked at, not to be run.
 	fresh := &Compiler{Tools: c.Tools, LLVM: c.LLVM, Progress: c.Progress}
-	asm, _, err := fresh.objects(ctx, u, llvm.Asm, make([]string, len(u.Kernels)))
+	asm, _, err := fresh.objects(ctx, u, llvm.Asm, c.version(u.Target), make([]string, len(u.Kernels)))
 	for i, text := range asm {
 		files = files.Emit("s/"+u.Kernels[i].Symbol+".s", text)
 	}

@@ -1,9 +1,11 @@
 package codegen
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"runtime"
+	"strconv"
 	"sync"
 	"time"
 
@@ -33,11 +35,18 @@ type Stats struct {
 	WholeHit bool // the plans too
 }
 
+// CodeObjectVersions are the versions that code objects can have, the default
+// first: 6 needs a recent ROCm.
+var CodeObjectVersions = []int{llvm.CodeObjectV5 / 100, llvm.CodeObjectV6 / 100}
+
 // Compiler turns units into code objects.
 type Compiler struct {
 	Tools *llvm.Toolchain
 	LLVM  llvm.Compiler
 	Cache *Cache // nil: none
+	// CodeObjectVersion is that of AMDGPU code objects, one of CodeObjectVersions;
+	// 0 is the first of them. Other targets have none.
+	CodeObjectVersion int
 	// Progress, if set, hears how many of how many kernels are done.
 	Progress func(done, total int)
 }
@@ -53,10 +62,11 @@ func (c *Compiler) Compile(ctx context.Context, u *Unit) (*Compiled, error) {
 	if len(u.Kernels) == 0 { // a graph that only passes its inputs on
 		return out, nil
 	}
+	version := c.version(t)
 	keys := make([]string, len(u.Kernels))
-	all := []string{"link", Version, c.Tools.ID(), t.Name}
+	all := []string{"link", Version, c.Tools.ID(), t.Name, strconv.Itoa(version)}
 	for i, k := range u.Kernels {
-		keys[i] = cacheKey("kernel", Version, c.Tools.ID(), t.Triple, t.CPU, t.Features, optPasses, k.IR)
+		keys[i] = cacheKey("kernel", Version, c.Tools.ID(), t.Triple, t.CPU, t.Features, strconv.Itoa(version), optPasses, k.IR)
 		all = append(all, keys[i])
 	}
 	linkKey := cacheKey(all...)
@@ -65,7 +75,7 @@ func (c *Compiler) Compile(ctx context.Context, u *Unit) (*Compiled, error) {
 		return out, nil
 	}
 	start := time.Now()
-	objs, cached, err := c.objects(ctx, u, llvm.Object, keys)
+	objs, cached, err := c.objects(ctx, u, llvm.Object, version, keys)
 	if err != nil {
 		return nil, err
 	}
@@ -75,7 +85,7 @@ func (c *Compiler) Compile(ctx context.Context, u *Unit) (*Compiled, error) {
 		return nil, err
 	}
 	if t.Kind == target.AMDGPU {
-		if out.Object, err = readBack(out.Object); err != nil {
+		if out.Object, err = readBack(out.Object, t.ID, version); err != nil {
 			return nil, fmt.Errorf("%s: %w", t.Name, err)
 		}
 	}
@@ -83,9 +93,19 @@ func (c *Compiler) Compile(ctx context.Context, u *Unit) (*Compiled, error) {
 	return out, c.Cache.put(linkKey, out.Object)
 }
 
+// version is the code object version for a target, 0 where there is none.
+func (c *Compiler) version(t *target.Target) int {
+	if t.Kind != target.AMDGPU {
+		return 0
+	}
+	return cmp.Or(c.CodeObjectVersion, CodeObjectVersions[0])
+}
+
 // readBack gives a linked code object its one metadata note and looks for what
-// a loader or the hardware would stumble over.
-func readBack(code []byte) ([]byte, error) {
+// a loader or the hardware would stumble over. A loader takes an object whose
+// features are not the device's for none at all, so header and metadata must both
+// say exactly what was asked for.
+func readBack(code []byte, want object.TargetID, version int) ([]byte, error) {
 	merged, err := object.MergeNotes(code)
 	if err != nil {
 		return nil, err
@@ -95,6 +115,15 @@ func readBack(code []byte) ([]byte, error) {
 		return nil, err
 	}
 	for _, o := range f.Objects() {
+		if o.Target != want {
+			return nil, fmt.Errorf("the code object's ELF header is for %s, want %s", o.Target, want)
+		}
+		if o.MetadataTarget != want.Triple() {
+			return nil, fmt.Errorf("the code object's metadata is for %s, want %s", o.MetadataTarget, want.Triple())
+		}
+		if o.Version != version {
+			return nil, fmt.Errorf("the code object is of version %d, want %d", o.Version, version)
+		}
 		if len(o.Problems) > 0 {
 			return nil, fmt.Errorf("the code object has a problem: %s", o.Problems[0])
 		}
@@ -112,7 +141,7 @@ func readBack(code []byte) ([]byte, error) {
 
 // objects compiles the kernels, as many at a time as there are cores. The first
 // error in kernel order is reported.
-func (c *Compiler) objects(ctx context.Context, u *Unit, as llvm.Output, keys []string) ([][]byte, int, error) {
+func (c *Compiler) objects(ctx context.Context, u *Unit, as llvm.Output, version int, keys []string) ([][]byte, int, error) {
 	objs, errs := make([][]byte, len(keys)), make([]error, len(keys))
 	var mu sync.Mutex
 	done, cached := 0, 0
@@ -122,7 +151,7 @@ func (c *Compiler) objects(ctx context.Context, u *Unit, as llvm.Output, keys []
 		wg.Go(func() {
 			for i := range next {
 				hit := false
-				objs[i], hit, errs[i] = c.object(ctx, u.Target, u.Kernels[i], as, keys[i])
+				objs[i], hit, errs[i] = c.object(ctx, u.Target, u.Kernels[i], as, version, keys[i])
 				mu.Lock()
 				done++
 				if hit {
@@ -148,13 +177,13 @@ func (c *Compiler) objects(ctx context.Context, u *Unit, as llvm.Output, keys []
 	return objs, cached, nil
 }
 
-func (c *Compiler) object(ctx context.Context, t *target.Target, k *Kernel, as llvm.Output, key string) ([]byte, bool, error) {
+func (c *Compiler) object(ctx context.Context, t *target.Target, k *Kernel, as llvm.Output, version int, key string) ([]byte, bool, error) {
 	if obj, ok := c.Cache.get(key); ok {
 		return obj, true, nil
 	}
 	job := llvm.Job{
 		Name: k.Symbol, IR: []byte(k.IR), Triple: t.Triple, CPU: t.CPU, Features: t.Features,
-		OptPasses: optPasses, PIC: t.Kind == target.Host, Output: as,
+		OptPasses: optPasses, PIC: t.Kind == target.Host, Output: as, CodeObjectVersion: 100 * version,
 	}
 	if t.Kind == target.NVPTX {
 		job.Output = llvm.Asm

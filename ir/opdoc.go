@@ -17,8 +17,9 @@ Generated from the op table of package ir; do not edit. To renew it:
 
 A **primitive** has its meaning in the evaluator. A **composite** means its
 decomposition into simpler ops. The **error limit** is what an implementation of
-the op may deviate from that meaning. What an op **that makes a table** gives
-depends on attributes alone; packing computes it once.
+the op may deviate from that meaning; f32 results are held to a limit in bf16
+ulps after rounding to bf16. What an op **that makes a table** gives depends on
+attributes alone; packing computes it once.
 
 Operands are listed in order; "repeated" ones come as groups, at least once.
 Attributes stand in braces in the text form; one without a default is required.
@@ -67,6 +68,9 @@ func (d *OpDef) writeReference(w io.Writer) {
 		limit = "; error limit: " + d.Limit.String()
 		if d.Limit.Why != "" {
 			limit += " (" + d.Limit.Why + ")"
+		}
+		if d.MoreLimit != nil {
+			limit += fmt.Sprintf("; %s: %s", strings.Join(d.Results[1:], ", "), d.MoreLimit)
 		}
 	}
 	fmt.Fprintf(w, "%s%s.\n", kind, limit)

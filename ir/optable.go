@@ -38,6 +38,9 @@ type OpDef struct {
 	// Limit is the error an implementation form of this op may have against its
 	// meaning, without declared liberties.
 	Limit Limit
+
+	// MoreLimit is the limit of the results after the first; nil: Limit is.
+	MoreLimit *Limit
 }
 
 // OperandDef declares one operand.
@@ -54,7 +57,7 @@ type LimitKind uint8
 const (
 	Exact     LimitKind = iota // bit for bit
 	AbsF32                     // absolute error at most Bound
-	BF16ULP                    // at least Bound of the values identical, the rest within one bf16 ulp
+	BF16ULP                    // at least Bound of the values identical, the rest within one bf16 ulp; f32 results after rounding to bf16
 	ByChoice                   // discrete: every chosen score >= best rejected one, ties to the lower index
 	OneMinCos                  // 1 - cosine at most Bound
 )
@@ -63,6 +66,7 @@ const (
 type Limit struct {
 	Kind  LimitKind
 	Bound float64
+	Abs   float64 // BF16ULP: the rest may also be this close, absolutely: sums that cancel
 	Why   string
 }
 
@@ -71,13 +75,25 @@ func (l Limit) String() string {
 	case AbsF32:
 		return fmt.Sprintf("abs <= %g", l.Bound)
 	case BF16ULP:
-		return fmt.Sprintf(">= %g%% identical, rest within 1 bf16 ulp", 100*l.Bound)
+		text := fmt.Sprintf(">= %g%% identical, rest within 1 bf16 ulp", 100*l.Bound)
+		if l.Abs > 0 {
+			text += fmt.Sprintf(" or %g absolute", l.Abs)
+		}
+		return text
 	case ByChoice:
 		return "by validity of the choice"
 	case OneMinCos:
 		return fmt.Sprintf("1-cos <= %g", l.Bound)
 	}
 	return "bit for bit"
+}
+
+// LimitOf is the limit of result i.
+func (d *OpDef) LimitOf(i int) Limit {
+	if i > 0 && d.MoreLimit != nil {
+		return *d.MoreLimit
+	}
+	return d.Limit
 }
 
 // Primitive reports whether the op has no decomposition.

@@ -4,7 +4,8 @@
 //	config.json               the model's config, as it was
 //	TARGET/pack.kir           what is computed from weights alone when they are bound
 //	TARGET/module.json        pools, weights and kernels, which all plans share
-//	TARGET/plan-NNN.json      one plan per entry and bucket
+//	TARGET/plan-NNN.json      one plan per entry and bucket; TARGET is the name
+//	                          that --target takes, features of a target ID included
 //	TARGET/kernels.so         or kernels.hsaco: the code
 //	TARGET/ir/                with --emit: graphs, LLVM IR and instructions
 package bundle
@@ -50,6 +51,8 @@ type Settings struct {
 	Speculate int    `json:"speculate"`
 	Batch     []int  `json:"batch"`
 	Prefill   []int  `json:"prefill"`
+	// CodeObjectVersion is that of the AMDGPU targets; 0 without any.
+	CodeObjectVersion int `json:"code_object_version,omitempty"`
 }
 
 // Bundle is a whole bundle in memory.
@@ -62,9 +65,9 @@ type Bundle struct {
 // objectName is the code object's file for a target.
 func objectName(target string) string {
 	switch {
-	case len(target) > 3 && target[:3] == "gfx":
+	case strings.HasPrefix(target, "gfx"):
 		return "kernels.hsaco"
-	case len(target) > 3 && target[:3] == "sm_":
+	case strings.HasPrefix(target, "sm_"):
 		return "kernels.ptx"
 	}
 	return "kernels.so"

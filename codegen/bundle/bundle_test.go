@@ -111,6 +111,38 @@ func TestArchive(t *testing.T) {
 	}
 }
 
+// Targets that differ in features only lie side by side, each with its own plans.
+func TestTargetIDs(t *testing.T) {
+	b := sample(t)
+	b.Manifest.Targets, b.Code = nil, map[string]Files{}
+	names := []string{"gfx950", "gfx950:sramecc+:xnack-", "gfx950:xnack-"}
+	for _, name := range names {
+		c := code()
+		c.Module.Target, c.Object = name, []byte("object for "+name)
+		files, err := c.Encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.Manifest.Targets, b.Code[name] = append(b.Manifest.Targets, name), files
+	}
+	dir := filepath.Join(t.TempDir(), "m.kiln")
+	if err := b.Write(dir); err != nil {
+		t.Fatal(err)
+	}
+	got, err := ReadManifest(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range names {
+		if _, err := os.Stat(filepath.Join(dir, name, "kernels.hsaco")); err != nil {
+			t.Error(err)
+		}
+		if c, err := got.ReadCode(dir, name); err != nil || string(c.Object) != "object for "+name {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
 func TestRefuses(t *testing.T) {
 	plan0 := filepath.Join(testTarget, "plan-000.json")
 	for _, tc := range []struct {

@@ -151,6 +151,7 @@ type limit struct {
 	worst *float64
 	share float64 // of elements that may differ at all
 	abs   float64 // elements this close count as equal
+	bf16  bool    // f32 elements are compared after rounding to bf16
 }
 
 var exact = limit{}
@@ -334,7 +335,10 @@ func (l limit) compare(want, got *eval.Tensor) string {
 		}
 	}
 	for i, w := range want.F {
-		g := got.F[i]
+		g, dt := got.F[i], want.DType
+		if l.bf16 && dt == ir.F32 {
+			w, g, dt = num.RoundBF16(w), num.RoundBF16(g), ir.BF16
+		}
 		if math.Float32bits(w) == math.Float32bits(g) || w != w && g != g {
 			continue
 		}
@@ -342,7 +346,7 @@ func (l limit) compare(want, got *eval.Tensor) string {
 			continue
 		}
 		diff++
-		u := ulps(want.DType, w, g)
+		u := ulps(dt, w, g)
 		if l.worst != nil {
 			*l.worst = max(*l.worst, u)
 		}

@@ -59,10 +59,16 @@ func lowerGate(l Lowering, o *ir.Op) error {
 			})
 			k.Barrier()
 			chosen, picked := make([]kernel.V, n), make([]kernel.V, n)
+			var token, known kernel.V
+			if hash {
+				token = b[2].Load(k.Group())
+				known = k.Cmp(kernel.GE, token, k.Int32(0))
+				token = k.Convert(k.Select(known, token, k.Int32(0)), kernel.I64) // some row that can be read
+			}
 			for j := range chosen {
-				if hash {
-					row := k.Mul(k.Convert(b[2].Load(k.Group()), kernel.I64), k.Int(n))
-					chosen[j] = k.Convert(b[1].Load(k.Add(row, k.Int(j))), kernel.I32)
+				if hash { // token -1 reads a row of zeros
+					id := k.Convert(b[1].Load(k.Add(k.Mul(token, k.Int(n)), k.Int(j))), kernel.I32)
+					chosen[j] = k.Select(known, id, k.Int32(0))
 				} else {
 					chosen[j] = pickBest(k, biased, e)
 				}

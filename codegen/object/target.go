@@ -2,6 +2,7 @@ package object
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -40,9 +41,57 @@ type TargetID struct {
 	SRAMECC Setting
 }
 
+// idFeature is a feature that a target ID can name.
+type idFeature struct {
+	name string
+	of   func(*TargetID) *Setting
+}
+
+// idFeatures lists them in the order of the canonical form.
+var idFeatures = []idFeature{
+	{"sramecc", func(t *TargetID) *Setting { return &t.SRAMECC }},
+	{"xnack", func(t *TargetID) *Setting { return &t.XNACK }},
+}
+
 // String is the canonical form: gfx942:sramecc+:xnack-.
 func (t TargetID) String() string {
-	return t.Chip + t.SRAMECC.suffix("sramecc") + t.XNACK.suffix("xnack")
+	text := t.Chip
+	for _, f := range idFeatures {
+		text += f.of(&t).suffix(f.name)
+	}
+	return text
+}
+
+// Attributes are the settled features as LLVM takes them in -mattr:
+// +sramecc,-xnack.
+func (t TargetID) Attributes() string {
+	var list []string
+	for _, f := range idFeatures {
+		switch *f.of(&t) {
+		case SettingOff:
+			list = append(list, "-"+f.name)
+		case SettingOn:
+			list = append(list, "+"+f.name)
+		}
+	}
+	return strings.Join(list, ",")
+}
+
+// On is the target ID t of a chip that has the features of chip: what t leaves
+// open is chip's setting. A feature that t names and the chip does not have is an
+// error.
+func (t TargetID) On(chip TargetID) (TargetID, error) {
+	name := t.String()
+	for _, f := range idFeatures {
+		s, has := f.of(&t), *f.of(&chip)
+		if has == SettingUnsupported && *s != SettingAny {
+			return TargetID{}, fmt.Errorf("target ID %q: %s has no feature %q", name, chip.Chip, f.name)
+		}
+		if *s == SettingAny {
+			*s = has
+		}
+	}
+	return t, nil
 }
 
 // hsaTriple is the only platform whose code objects are read.
@@ -64,8 +113,8 @@ func (t TargetID) RunsOn(device TargetID) bool {
 // settled counts the features that are not left open.
 func (t TargetID) settled() int {
 	n := 0
-	for _, s := range []Setting{t.XNACK, t.SRAMECC} {
-		if s == SettingOff || s == SettingOn {
+	for _, f := range idFeatures {
+		if s := *f.of(&t); s == SettingOff || s == SettingOn {
 			n++
 		}
 	}
@@ -93,15 +142,11 @@ func ParseTargetID(s string) (TargetID, error) {
 		} else if n, ok := strings.CutSuffix(f, "-"); ok {
 			name, setting = n, SettingOff
 		}
-		var into *Setting
-		switch name {
-		case "xnack":
-			into = &t.XNACK
-		case "sramecc":
-			into = &t.SRAMECC
-		default:
+		known := slices.IndexFunc(idFeatures, func(row idFeature) bool { return row.name == name })
+		if known < 0 {
 			return TargetID{}, fmt.Errorf("target ID %q: unknown feature %q", s, f)
 		}
+		into := idFeatures[known].of(&t)
 		if setting == SettingAny {
 			return TargetID{}, fmt.Errorf("target ID %q: feature %q must end in + or -", s, f)
 		}

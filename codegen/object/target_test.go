@@ -48,6 +48,30 @@ func TestTargetID(t *testing.T) {
 	}
 }
 
+func TestTargetIDFeatures(t *testing.T) {
+	for _, tc := range []struct {
+		id         TargetID
+		attributes string
+		on         string // of a chip with sramecc and without xnack; or the error
+	}{
+		{TargetID{Chip: "c"}, "", "{c unsupported any}"},
+		{TargetID{"c", SettingAny, SettingOn}, "+sramecc", "{c unsupported on}"},
+		{TargetID{"c", SettingAny, SettingOff}, "-sramecc", "{c unsupported off}"},
+		{TargetID{"c", SettingUnsupported, SettingOn}, "+sramecc", `no feature "xnack"`},
+		{TargetID{"c", SettingOff, SettingOn}, "+sramecc,-xnack", `target ID "c:sramecc+:xnack-": c has no feature "xnack"`},
+		{TargetID{"c", SettingOn, SettingAny}, "+xnack", `no feature "xnack"`},
+	} {
+		if got := tc.id.Attributes(); got != tc.attributes {
+			t.Errorf("%s: attributes %q, want %q", tc.id, got, tc.attributes)
+		}
+		type plain TargetID // without String
+		on, err := tc.id.On(TargetID{"c", SettingUnsupported, SettingAny})
+		if got := fmt.Sprint(plain(on), err); !strings.Contains(got, tc.on) {
+			t.Errorf("%s: on a chip without xnack %s, want %s", tc.id, got, tc.on)
+		}
+	}
+}
+
 // All pairs of settings of one feature.
 func TestRunsOn(t *testing.T) {
 	for code := SettingAny; code <= SettingUnsupported; code++ {

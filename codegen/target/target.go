@@ -3,10 +3,12 @@ package target
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/llir/llvm/ir/types"
 
+	"github.com/kiln-project/kiln/codegen/object"
 	"github.com/kiln-project/kiln/passes"
 )
 
@@ -22,11 +24,14 @@ const (
 
 // Target is one row: all that a kernel needs to know about a machine.
 type Target struct {
-	Name     string // as given to --target
+	Name     string // as --target takes it, a target ID in its canonical form
 	Kind     Kind
 	Triple   string
 	CPU      string // LLVM's -mcpu
 	Features string // LLVM's -mattr
+	// ID is what an AMDGPU code object is for. In the table it says which features
+	// the chip has: SettingAny, or SettingUnsupported.
+	ID object.TargetID
 	// Lanes is the number of work-items of a group that act together: the width
 	// of a vector on the host, a workgroup on a GPU.
 	Lanes int
@@ -50,21 +55,40 @@ type Target struct {
 var Table = []Target{
 	{Name: "x86-64-v3", Kind: Host, Triple: "x86_64-unknown-linux-gnu", CPU: "x86-64-v3", Lanes: 8, Wave: 8, FMA: true},
 	{Name: "x86-64-v2", Kind: Host, Triple: "x86_64-unknown-linux-gnu", CPU: "x86-64-v2", Lanes: 4, Wave: 4},
-	{Name: "gfx942", Kind: AMDGPU, Triple: "amdgcn-amd-amdhsa", CPU: "gfx942", Lanes: 256, Wave: 64, Global: 1, Shared: 3, BFloat: true, FMA: true, FNUZ: true, Convert8: true},
-	{Name: "gfx950", Kind: AMDGPU, Triple: "amdgcn-amd-amdhsa", CPU: "gfx950", Lanes: 256, Wave: 64, Global: 1, Shared: 3, BFloat: true, FMA: true, Convert8: true},
+	{Name: "gfx942", Kind: AMDGPU, Triple: "amdgcn-amd-amdhsa", CPU: "gfx942", ID: object.TargetID{Chip: "gfx942"}, Lanes: 256, Wave: 64, Global: 1, Shared: 3, BFloat: true, FMA: true, FNUZ: true, Convert8: true},
+	{Name: "gfx950", Kind: AMDGPU, Triple: "amdgcn-amd-amdhsa", CPU: "gfx950", ID: object.TargetID{Chip: "gfx950"}, Lanes: 256, Wave: 64, Global: 1, Shared: 3, BFloat: true, FMA: true, Convert8: true},
 	{Name: "sm_90", Kind: NVPTX, Triple: "nvptx64-nvidia-cuda", CPU: "sm_90", Features: "+ptx78", Lanes: 256, Wave: 32, Global: 1, Shared: 3, BFloat: true, FMA: true},
 }
 
-// Lookup finds a target by name.
+// Lookup finds a target by name. That of an AMD GPU may go on with the features of
+// a target ID, in any order: gfx942:sramecc+:xnack-.
 func Lookup(name string) (*Target, error) {
-	var names []string
-	for i := range Table {
-		if Table[i].Name == name {
-			return &Table[i], nil
+	chip, features, _ := strings.Cut(name, ":")
+	at := slices.IndexFunc(Table, func(t Target) bool { return t.Name == chip })
+	if at < 0 {
+		var names []string
+		for _, t := range Table {
+			names = append(names, t.Name)
 		}
-		names = append(names, Table[i].Name)
+		return nil, fmt.Errorf("unknown target %q: have %s", name, strings.Join(names, ", "))
 	}
-	return nil, fmt.Errorf("unknown target %q: have %s", name, strings.Join(names, ", "))
+	row := &Table[at]
+	if name == chip {
+		return row, nil
+	}
+	if row.Kind != AMDGPU {
+		return nil, fmt.Errorf("target %q: %s takes no features, got %q", name, chip, features)
+	}
+	id, err := object.ParseTargetID(name)
+	if err == nil {
+		id, err = id.On(row.ID)
+	}
+	if err != nil {
+		return nil, err
+	}
+	t := *row
+	t.Name, t.ID, t.Features = id.String(), id, id.Attributes()
+	return &t, nil
 }
 
 // GPU reports whether lanes are threads of their own.

@@ -127,8 +127,23 @@ func compareTensors(a *weights.Checkpoint, nameA string, b *weights.Checkpoint, 
 	return d, nil
 }
 
+// scale is a power of two that brings the numbers near 1, so that their squares
+// neither overflow nor lose bits.
+func scale(v []float64) float64 {
+	top := 0.0
+	for _, x := range v {
+		if a := math.Abs(x); a > top && !math.IsInf(a, 0) {
+			top = a
+		}
+	}
+	_, e := math.Frexp(top)
+	return math.Ldexp(1, -max(-1000, min(e, 1000)))
+}
+
 // measure fills in the errors of x against y.
 func (d *difference) measure(x, y []float64) {
+	sx, sy := scale(x), scale(y)
+	both := min(sx, sy)
 	var xy, xx, yy, dd float64
 	for i := range x {
 		if x[i] == y[i] && math.IsInf(x[i], 0) {
@@ -136,16 +151,17 @@ func (d *difference) measure(x, y []float64) {
 		}
 		diff := x[i] - y[i]
 		d.maxAbs = max(d.maxAbs, math.Abs(diff)) // NaN stays
-		xy, xx, yy, dd = xy+x[i]*y[i], xx+x[i]*x[i], yy+y[i]*y[i], dd+diff*diff
+		a, b, c := x[i]*sx, y[i]*sy, diff*both
+		xy, xx, yy, dd = xy+a*b, xx+a*a, yy+b*b, dd+c*c
 	}
 	switch {
 	case dd == 0:
 	case yy == 0:
 		d.rel, d.cos = math.Inf(1), 1
 	case xx == 0:
-		d.rel, d.cos = math.Sqrt(dd/yy), 1
+		d.rel, d.cos = math.Sqrt(dd/yy)*(sy/both), 1
 	default:
-		d.rel = math.Sqrt(dd / yy)
+		d.rel = math.Sqrt(dd/yy) * (sy / both)
 		d.cos = max(0, 1-xy/(math.Sqrt(xx)*math.Sqrt(yy)))
 	}
 	width := 1

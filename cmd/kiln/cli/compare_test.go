@@ -203,6 +203,15 @@ func measured(x, y []float64, shape ...int) difference {
 	return d
 }
 
+// Squares of small or large numbers lose no bits.
+func TestMeasureScale(t *testing.T) {
+	for _, s := range []float64{1e-300, 1e-158, 1, 1e158, 1e300} {
+		if d := measured([]float64{s, 2 * s}, []float64{s, -2 * s}, 2); math.Abs(d.rel-4/math.Sqrt(5)) > 1e-12 || math.Abs(d.cos-1.6) > 1e-12 {
+			t.Errorf("numbers near %g: rel %v, 1-cos %v", s, d.rel, d.cos)
+		}
+	}
+}
+
 func TestMeasureProperties(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.IntRange(1, 40).Draw(t, "n")

@@ -54,6 +54,9 @@ func runCompile(e *env, f *flags, _ []string) error {
 	if err != nil {
 		return err
 	}
+	if set.CodeObjectVersion, err = codeObjectVersion(f, targets); err != nil {
+		return err
+	}
 	dir := f.text("model")
 	c, err := loadConfig(dir)
 	if err != nil {
@@ -80,6 +83,7 @@ func runCompile(e *env, f *flags, _ []string) error {
 		return err
 	}
 	defer done()
+	cc.CodeObjectVersion = set.CodeObjectVersion
 
 	b := &bundle.Bundle{Config: config, Code: map[string]bundle.Files{}, Manifest: bundle.Manifest{
 		Format: bundle.Format, Kiln: Version, LLVM: cc.Tools.ID(), Model: "deepseek_v4", Settings: set,
@@ -155,14 +159,22 @@ func printCompiled(e *env, r compileResult) error {
 	for _, t := range r.Targets {
 		fmt.Fprintf(&b, "%s: %s, %d plans, %d kernels (%d from the cache), %d bytes of code\n", r.Bundle, t.Target, t.Plans, t.Kernels, t.Cached, t.Bytes)
 	}
-	s := r.Set
-	fmt.Fprintf(&b, "numerics %s, max-seq %d, batch %s, prefill %s, speculate %d, layers %d, taps %v\n",
-		s.Numerics, s.MaxSeq, joinInts(s.Batch), joinInts(s.Prefill), s.Speculate, s.Layers, s.Taps)
+	fmt.Fprintln(&b, settingsLine(r.Set))
 	if t := r.Timings; t != nil {
 		fmt.Fprintf(&b, "passes %.2f s, codegen %.2f s, LLVM %.2f s, link %.2f s\n", t.Passes, t.Codegen, t.LLVM, t.Link)
 	}
 	_, err := e.stdout.Write([]byte(b.String()))
 	return err
+}
+
+// settingsLine says what a bundle was compiled with.
+func settingsLine(s bundle.Settings) string {
+	line := fmt.Sprintf("numerics %s, max-seq %d, batch %s, prefill %s, speculate %d, layers %d, taps %v",
+		s.Numerics, s.MaxSeq, joinInts(s.Batch), joinInts(s.Prefill), s.Speculate, s.Layers, s.Taps)
+	if s.CodeObjectVersion > 0 {
+		line += fmt.Sprintf(", code object version %d", s.CodeObjectVersion)
+	}
+	return line
 }
 
 // compileSettings reads the flags that choose what is compiled.
@@ -227,12 +239,28 @@ func compileTargets(list string) ([]*target.Target, error) {
 		if t.Kind == target.NVPTX {
 			return nil, refuse(fmt.Errorf("--target %s: models are not compiled for it yet", t.Name), "--target gfx950")
 		}
-		if slices.Contains(out, t) {
+		if slices.ContainsFunc(out, func(o *target.Target) bool { return o.Name == t.Name }) {
 			return nil, usagef("--target "+t.Name, "--target: %s is given twice", t.Name)
 		}
 		out = append(out, t)
 	}
 	return out, nil
+}
+
+// codeObjectVersion is the version of the AMDGPU targets, 0 if there are none.
+func codeObjectVersion(f *flags, targets []*target.Target) (int, error) {
+	const flag = "code-object-version"
+	v := f.number(flag)
+	if !slices.Contains(codegen.CodeObjectVersions, v) {
+		return 0, usagef("--"+flag+" 5", "%s %d: want one of %s", f.origins(flag), v, joinInts(codegen.CodeObjectVersions))
+	}
+	if slices.ContainsFunc(targets, func(t *target.Target) bool { return t.Kind == target.AMDGPU }) {
+		return v, nil
+	}
+	if f.given(flag) && !f.fromEnv[flag] { // a variable may be meant for other compilations
+		return 0, usagef("--target gfx950", "--%s: no target is an AMD GPU", flag)
+	}
+	return 0, nil
 }
 
 // defaultMaxSeq bounds the default of --max-seq.

@@ -17,6 +17,19 @@ func needLLVM(t *testing.T) {
 	}
 }
 
+// needGPU skips where nothing can be compiled for gfx950.
+func needGPU(t *testing.T) {
+	t.Helper()
+	needLLVM(t)
+	tools, err := llvm.Find(t.Context(), llvm.FindOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if ok, err := tools.KnowsCPU(t.Context(), llvm.AMDGPU, "gfx950"); !ok {
+		t.Skipf("this test compiles for gfx950, which LLVM %s does not know: %v", tools.Version, err)
+	}
+}
+
 // A bundle compiled, inspected and run; what it was not compiled for is refused.
 func TestBundle(t *testing.T) {
 	needLLVM(t)
@@ -66,6 +79,77 @@ func TestBundle(t *testing.T) {
 	kiln(t, append(run, "--model", modelFolder(t, map[string][]byte{"config.json": []byte(strings.Replace(string(readFile(t, tinyModel+"/config.json")), `"max_position_embeddings": 4096`, `"max_position_embeddings": 2048`, 1))}))...).
 		failed(t, exitRefused, "was compiled from another config.json")
 	kiln(t, "logits", "--model", tinyModel, "--bundle", b, "--ids", "1,2", "--prefill", "1", "--out", filepath.Join(dir, "x.safetensors")).failed(t, exitRefused, "taps none, not hidden")
+}
+
+// A bundle for a bare chip and for the same chip with settled features: two
+// targets, whose code objects say which is which.
+func TestBundleTargetIDs(t *testing.T) {
+	needGPU(t)
+	dir := t.TempDir()
+	b := filepath.Join(dir, "tiny.kiln")
+	kiln(t, "compile", "--model", tinyModel, "--cache-dir", filepath.Join(dir, "cache"), "--layers", "1", "--batch", "1", "--prefill", "16", "--speculate", "0",
+		"--target", "gfx950,gfx950:xnack-:sramecc+", "-o", b).ok(t)
+	names := []string{"gfx950", "gfx950:sramecc+:xnack-"}
+	var in bundleInspection
+	if err := json.Unmarshal([]byte(kiln(t, "inspect", b, "--json").ok(t).stdout), &in); err != nil {
+		t.Fatal(err)
+	}
+	if len(in.Totals) != len(names) {
+		t.Fatalf("targets %+v", in.Totals)
+	}
+	for i, want := range names {
+		if got := in.Totals[i]; got.Target != want || got.Plans != 4 || got.Kernels == 0 {
+			t.Errorf("target %d is %s with %d plans and %d kernels, want %s", i, got.Target, got.Plans, got.Kernels, want)
+		}
+		var code inspection
+		if err := json.Unmarshal([]byte(kiln(t, "inspect", filepath.Join(b, want, "kernels.hsaco"), "--json").ok(t).stdout), &code); err != nil {
+			t.Fatal(err)
+		}
+		if code.Target == nil || *code.Target != want || len(code.Problems) > 0 {
+			t.Errorf("the code object of %s is for %s, problems %v", want, cell(code.Target), code.Problems)
+		}
+	}
+}
+
+// The version of the code object is in the ELF header, in the manifest and in what
+// inspect says; another version is not served from the cache.
+func TestCodeObjectVersion(t *testing.T) {
+	needGPU(t)
+	dir := t.TempDir()
+	b := filepath.Join(dir, "tiny.kiln")
+	compile := []string{"compile", "--model", tinyModel, "--cache-dir", filepath.Join(dir, "cache"), "--layers", "1", "--batch", "1", "--prefill", "16",
+		"--speculate", "0", "--target", "gfx950", "-o", b, "--json"}
+	for _, tc := range []struct {
+		args      []string
+		want      int
+		allCached bool
+	}{
+		{nil, 5, false},
+		{[]string{"--code-object-version", "6"}, 6, false},
+		{[]string{"--code-object-version", "5"}, 5, true},
+	} {
+		var made compileResult
+		if err := json.Unmarshal([]byte(kiln(t, append(compile, tc.args...)...).ok(t).stdout), &made); err != nil {
+			t.Fatal(err)
+		}
+		want := 0
+		if tc.allCached {
+			want = made.Targets[0].Kernels
+		}
+		if n := made.Targets[0].Cached; n != want || made.Set.CodeObjectVersion != tc.want {
+			t.Errorf("%v: %d of %d kernels were cached, want %d; settings %+v", tc.args, n, made.Targets[0].Kernels, want, made.Set)
+		}
+		if out := kiln(t, "inspect", b).ok(t).stdout; !strings.Contains(out, ", code object version "+itoa(tc.want)+"\n") {
+			t.Errorf("%v: inspect says\n%s", tc.args, out)
+		}
+		var code inspection
+		if err := json.Unmarshal([]byte(kiln(t, "inspect", filepath.Join(b, "gfx950", "kernels.hsaco"), "--json").ok(t).stdout), &code); err != nil {
+			t.Fatal(err)
+		}
+		if code.CodeObjectVersion == nil || *code.CodeObjectVersion != tc.want || len(code.Problems) > 0 {
+			t.Errorf("%v: the code object is of version %s, problems %v", tc.args, cell(code.CodeObjectVersion), code.Problems)
+		}
+	}
 }
 
 // What --emit keeps is in the bundle, and inspect shows it.
@@ -120,7 +204,15 @@ func TestCompileRefuses(t *testing.T) {
 	}{
 		{[]string{"--target", "gfx900"}, exitUsage, `unknown target "gfx900"`},
 		{[]string{"--target", "gfx950,gfx950"}, exitUsage, "given twice"},
+		{[]string{"--target", "gfx950:xnack-:sramecc+,gfx950:sramecc+:xnack-"}, exitUsage, "gfx950:sramecc+:xnack- is given twice"},
+		{[]string{"--target", "gfx950:tgsplit+"}, exitUsage, `unknown feature "tgsplit+"`},
+		{[]string{"--target", "gfx950:xnack"}, exitUsage, `feature "xnack" must end in + or -`},
+		{[]string{"--target", "gfx950:xnack+:xnack-"}, exitUsage, `feature "xnack" is given twice`},
+		{[]string{"--target", "x86-64-v3:xnack+"}, exitUsage, "x86-64-v3 takes no features"},
+		{[]string{"--target", "sm_90:xnack+"}, exitUsage, "sm_90 takes no features"},
 		{[]string{"--target", "sm_90"}, exitRefused, "models are not compiled for it yet"},
+		{[]string{"--code-object-version", "4"}, exitUsage, "--code-object-version 4: want one of 5,6"},
+		{[]string{"--code-object-version", "6"}, exitUsage, "--code-object-version: no target is an AMD GPU"},
 		{[]string{"--batch", "1,1"}, exitUsage, "distinct positive numbers"},
 		{[]string{"--prefill", "0"}, exitUsage, "distinct positive numbers"},
 		{[]string{"--max-seq", "5000"}, exitRefused, "beyond max_position_embeddings 4096"},

@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"github.com/spf13/pflag"
+
+	"github.com/kiln-project/kiln/codegen"
 )
 
 // flagDef is one row of the flag table: the only place where a flag, its
@@ -59,7 +61,7 @@ var flagTable = []flagDef{
 	{name: "kernel", def: "", commands: []string{"inspect"}, arg: "NAME", doc: "show this kernel only, with its arguments"},
 	{name: "asm", def: false, commands: []string{"inspect"}, doc: "print the instructions of the kernels, by llvm-objdump"},
 	{name: "ll", def: false, commands: []string{"inspect"}, doc: "print the LLVM IR of the kernels; the bundle must have been compiled with --emit ll"},
-	{name: "target", def: "", commands: []string{"compile"}, arg: "T,T2", doc: "targets to compile for: gfx942, gfx950, x86-64-v3, x86-64-v2; if empty: this CPU"},
+	{name: "target", def: "", commands: []string{"compile"}, arg: "T,T2", doc: "gfx942, gfx950 (also gfx942:sramecc+:xnack-), x86-64-v3, x86-64-v2; if empty: this CPU"},
 	{name: "batch", def: "1,2,4,8,16,32,64,128,256", commands: []string{"compile"}, arg: "B,B2", doc: "numbers of requests that decode and verify steps are compiled for"},
 	{name: "prefill", def: "16,128,512", commands: []string{"compile"}, arg: "T,T2", doc: "numbers of prompt tokens that prefill steps are compiled for"},
 	{name: "max-seq", def: 0, commands: []string{"compile"}, arg: "N", doc: "positions per request; 0: max_position_embeddings, at most 8192"},
@@ -67,6 +69,7 @@ var flagTable = []flagDef{
 	{name: "layers", def: 0, commands: []string{"compile"}, arg: "N", doc: "compile the first N layers only; 0: all"},
 	{name: "taps", def: "", commands: []string{"compile"}, arg: "hidden", doc: "also output the residual streams after every layer"},
 	{name: "emit", def: "", commands: []string{"compile"}, arg: "kir,ll,s", doc: "also keep graphs after the passes, LLVM IR, instructions, below TARGET/ir"},
+	{name: "code-object-version", def: codegen.CodeObjectVersions[0], commands: []string{"compile"}, arg: "V", doc: "of AMD targets: 5, or 6, which needs a recent ROCm"},
 	{name: "timings", def: false, commands: []string{"compile"}, doc: "say what passes, codegen, LLVM and link took"},
 	{name: "out", def: "", commands: []string{"compile"}, required: true, arg: "OUT.kiln", short: "o", doc: "bundle to write"},
 

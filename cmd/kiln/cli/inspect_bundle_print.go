@@ -10,10 +10,8 @@ import (
 // print writes the text form: per target its plans and kernels, or the kernel
 // that was asked for in detail.
 func (in *bundleInspection) print(e *env, detail bool) error {
-	s := in.Settings
 	w := e.stdout
-	fmt.Fprintf(w, "%s: kiln %s, %s\nnumerics %s, max-seq %d, batch %s, prefill %s, speculate %d, layers %d, taps %v\n",
-		in.Bundle, in.Kiln, in.LLVM, s.Numerics, s.MaxSeq, joinInts(s.Batch), joinInts(s.Prefill), s.Speculate, s.Layers, s.Taps)
+	fmt.Fprintf(w, "%s: kiln %s, %s\n%s\n", in.Bundle, in.Kiln, in.LLVM, settingsLine(in.Settings))
 	for _, t := range in.Totals {
 		if err := in.printTarget(w, t, detail); err != nil {
 			return err

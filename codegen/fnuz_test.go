@@ -1,0 +1,57 @@
+package codegen
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/kiln-project/kiln/codegen/llvm"
+	"github.com/kiln-project/kiln/codegen/target"
+	"github.com/kiln-project/kiln/passes"
+)
+
+// TestFNUZCompiles: the tiny model's decode step with e4m3fnuz weights is a code
+// object for gfx942 that reads back clean. It is not executed.
+func TestFNUZCompiles(t *testing.T) {
+	tools, err := llvm.Find(context.Background(), llvm.FindOptions{})
+	if err != nil {
+		t.Skipf("no LLVM (run make toolchain): %v", err)
+	}
+	lc, err := llvm.New(t.Context(), tools, llvm.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer lc.Close()
+	tg, err := target.Lookup("gfx942")
+	if err != nil {
+		t.Fatal(err)
+	}
+	u := NewUnit(tg)
+	if _, err := u.LowerAll(entries(t, "../testdata/tiny-dsv4", tg), []passes.Bucket{bucket("decode", "B", 2)}); err != nil {
+		t.Fatal(err)
+	}
+	// Products decode their weights, and activations pass through codes, by the
+	// chip's own instructions.
+	uses := map[string]int{}
+	for i, k := range u.Kernels {
+		for _, call := range []string{"llvm.amdgcn.cvt.f32.fp8(", "llvm.amdgcn.cvt.pk.fp8.f32("} {
+			if strings.Contains(k.IR, call) {
+				uses[u.Module.Kernels[i].Form+" "+call]++
+			}
+		}
+	}
+	for _, want := range []string{
+		"block_linear llvm.amdgcn.cvt.f32.fp8(", "expert llvm.amdgcn.cvt.f32.fp8(", "block_linear llvm.amdgcn.cvt.pk.fp8.f32(", "fake_quant llvm.amdgcn.cvt.pk.fp8.f32(",
+	} {
+		if uses[want] == 0 {
+			t.Errorf("no kernel of form and call %q", want)
+		}
+	}
+	out, err := (&Compiler{Tools: tools, LLVM: lc}).Compile(t.Context(), u)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(out.Object) == 0 || out.Stats.Kernels != len(u.Kernels) {
+		t.Errorf("%d bytes of %d kernels, want %d", len(out.Object), out.Stats.Kernels, len(u.Kernels))
+	}
+}
