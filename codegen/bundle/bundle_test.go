@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/kiln-project/kiln/codegen/plan"
+	"github.com/kiln-project/kiln/ir"
 )
 
 const testTarget = "x86-64-v3"
@@ -108,6 +109,26 @@ func TestArchive(t *testing.T) {
 		if err == nil && !cmp.Equal(cut, want[:len(cut):len(cut)], cmpopts.EquateEmpty()) {
 			t.Errorf("of the first %d of %d bytes other files are read", n, len(data))
 		}
+	}
+}
+
+func TestPackGraph(t *testing.T) {
+	const one = "graph @pack\nweight @w : f32[2]\n%0 = neg @w : f32[2]\noutput packed.w = %0\n"
+	for _, tc := range []struct{ pack, want string }{
+		{one, ""},
+		{"graph", "pack.kir:1:6"},
+		{one + strings.Replace(one, "@pack", "@more", 1), "pack.kir: 2 graphs, want one"},
+	} {
+		g, err := (&Code{Pack: tc.pack}).PackGraph()
+		if tc.want == "" && (err != nil || ir.Text(g) != tc.pack) {
+			t.Errorf("%q: %v", tc.pack, err)
+		}
+		if tc.want != "" && (err == nil || !strings.Contains(err.Error(), tc.want)) {
+			t.Errorf("%q: error %v, want %q in it", tc.pack, err, tc.want)
+		}
+	}
+	if g, err := (&Code{}).PackGraph(); g != nil || err != nil {
+		t.Errorf("nothing packed: %v, %v", g, err)
 	}
 }
 
