@@ -1,13 +1,10 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 
@@ -15,7 +12,6 @@ import (
 	"github.com/kiln-project/kiln/codegen/bundle"
 	"github.com/kiln-project/kiln/codegen/llvm"
 	"github.com/kiln-project/kiln/codegen/object"
-	"github.com/kiln-project/kiln/ir"
 	"github.com/kiln-project/kiln/runtime/host"
 )
 
@@ -162,92 +158,4 @@ func TestBundle(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("run from the bundle, the logits differ by %.2g", difference(got, want))
 	}
-}
-
-var numbers = regexp.MustCompile(`\d[\d.]*(e[-+]\d+)?`)
-
-// The program prints what README.md says, but for the numbers.
-func TestRun(t *testing.T) {
-	native(t, "host") // skips
-	dir := filepath.Join(t.TempDir(), "m.kiln")
-	var out bytes.Buffer
-	if err := run(t.Context(), []string{"-o", dir}, &out); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := bundle.ReadManifest(dir); err != nil {
-		t.Error(err)
-	}
-	readme, err := os.ReadFile("README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	mask := func(s string) string { return numbers.ReplaceAllString(unindent(s), "#") }
-	if !strings.Contains(mask(string(readme)), mask(out.String())) {
-		t.Errorf("README.md does not show this output:\n%s", out.String())
-	}
-}
-
-func TestRunErrors(t *testing.T) {
-	for _, tc := range []struct {
-		args []string
-		want string
-	}{
-		{[]string{"-tokens", "0"}, "at least 1 token"},
-		{[]string{"-prompt", ""}, "want a prompt"},
-		{[]string{"-tokens", "60"}, "no more than 64 positions"},
-		{[]string{"more"}, `unexpected argument "more"`},
-		{[]string{"-llvm", t.TempDir()}, "make toolchain"},
-	} {
-		if err := run(t.Context(), tc.args, &bytes.Buffer{}); err == nil || !strings.Contains(err.Error(), tc.want) {
-			t.Errorf("%v: error %v, want one with %q", tc.args, err, tc.want)
-		}
-	}
-}
-
-// -print needs no LLVM, and its text is a graph.
-func TestPrint(t *testing.T) {
-	var out bytes.Buffer
-	if err := run(t.Context(), []string{"-print"}, &out); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := ir.Parse("printed", out.String()); err != nil {
-		t.Error(err)
-	}
-}
-
-// What the tutorial quotes stands in the program, line for line.
-func TestTutorial(t *testing.T) {
-	readme, err := os.ReadFile("README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	files, err := filepath.Glob("*.go")
-	if err != nil {
-		t.Fatal(err)
-	}
-	source := ""
-	for _, name := range files {
-		if strings.HasSuffix(name, "_test.go") {
-			continue
-		}
-		text, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		source += "\n" + unindent(string(text))
-	}
-	quotes := regexp.MustCompile("(?s)```go\n(.*?)```").FindAllStringSubmatch(string(readme), -1)
-	if len(quotes) < 5 {
-		t.Errorf("README.md has %d excerpts only", len(quotes))
-	}
-	for _, q := range quotes {
-		if !strings.Contains(source, "\n"+unindent(q[1])) {
-			t.Errorf("not in the program:\n%s", q[1])
-		}
-	}
-}
-
-// unindent takes the indentation off every line.
-func unindent(s string) string {
-	return regexp.MustCompile(`(?m)^[ \t]+`).ReplaceAllString(s, "")
 }

@@ -134,7 +134,8 @@ func (m *model) attention(x *ir.Value, layer string) *ir.Value {
 // remember writes this step's vectors into a state pool and returns those of
 // every position, this step's included: [C,Dim]. Pools are values too: the write
 // gives a new one, which Update makes the pool of the next step. Reading through
-// rows keeps out what an earlier text has left in the pool.
+// rows keeps out what an earlier text has left there: attention gives it factor 0,
+// but 0 times NaN is NaN.
 func (m *model) remember(name string, v *ir.Value) *ir.Value {
 	pool := m.b.State(name, ir.T(ir.BF16, m.pool, ir.Int(m.Dim)))
 	written := m.b.Op1("scatter_rows", nil, pool, m.slots, v)

@@ -84,18 +84,32 @@ func (s *Session) Feed(tokens ...int32) ([]float32, error) {
 
 // step runs the plan that the tokens fit, at most chunk of them.
 func (s *Session) step(tokens []int32) ([]float32, error) {
-	end := s.len + len(tokens)
 	entry, size := Decode, 1
 	if len(tokens) > 1 {
 		entry, size = Prefill, chunk
 	}
-	// Padding: token 0 at position -1, which writes to no slot.
+	in, err := s.inputs(tokens, size)
+	if err != nil {
+		return nil, err
+	}
+	out, err := s.device.Run(entry, bindings(entry), in, s.state)
+	if err != nil {
+		return nil, err
+	}
+	s.len += len(tokens)
+	logits := out["logits"] // [T,V]
+	vocab := logits.Shape[1]
+	return logits.F[(len(tokens)-1)*vocab : len(tokens)*vocab], nil
+}
+
+// inputs are those of a step of size rows. What the tokens do not fill is padding:
+// token 0 at position -1, which writes to no slot.
+func (s *Session) inputs(tokens []int32, size int) (engine.Tensors, error) {
 	ids, pos, slots, rows := make([]int32, size), filled(size, -1), filled(size, -1), filled(positions, -1)
 	for i, id := range tokens {
 		ids[i], pos[i], slots[i] = id, int32(s.len+i), s.rows[s.len+i]
 	}
-	copy(rows, s.rows[:end])
-
+	copy(rows, s.rows[:s.len+len(tokens)])
 	in := engine.Tensors{}
 	for name, v := range map[string][]int32{"ids": ids, "pos": pos, "slots": slots, "rows": rows} {
 		t, err := eval.FromI32(v, len(v))
@@ -104,14 +118,7 @@ func (s *Session) step(tokens []int32) ([]float32, error) {
 		}
 		in[name] = t
 	}
-	out, err := s.device.Run(entry, bindings(entry), in, s.state)
-	if err != nil {
-		return nil, err
-	}
-	s.len = end
-	logits := out["logits"] // [T,V]
-	vocab := logits.Shape[1]
-	return logits.F[(len(tokens)-1)*vocab : len(tokens)*vocab], nil
+	return in, nil
 }
 
 func filled(n int, v int32) []int32 {
