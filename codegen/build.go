@@ -28,6 +28,9 @@ func (e Emit) any() bool { return e.KIR || e.LL || e.Asm }
 // same graphs, made by this very program and LLVM, is not made again; what is to
 // be emitted always is.
 func (c *Compiler) Build(ctx context.Context, t *target.Target, m *passes.Module, buckets []passes.Bucket, emit Emit) (bundle.Files, Stats, error) {
+	if m.Target != t.ForPasses() {
+		return nil, Stats{}, fmt.Errorf("the passes on graphs ran for target %q, not %s: give passes.Module the Target that its ForPasses makes", m.Target.Name, t.Name)
+	}
 	key, err := c.buildKey(t, m, buckets)
 	if err != nil {
 		return nil, Stats{}, err

@@ -16,7 +16,7 @@ import (
 )
 
 // scaled is a module of one entry, x*k + w.
-func scaled(t *testing.T, k float64) *passes.Module {
+func scaled(t *testing.T, tg *target.Target, k float64) *passes.Module {
 	t.Helper()
 	b := ir.NewBuilder("scale")
 	rows := b.Sym("T")
@@ -27,7 +27,7 @@ func scaled(t *testing.T, k float64) *passes.Module {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &passes.Module{Entries: []*ir.Graph{g}}
+	return &passes.Module{Entries: []*ir.Graph{g}, Target: tg.ForPasses()}
 }
 
 // TestBuildCache: what was built is not built again, bytes and all; another graph,
@@ -51,7 +51,7 @@ func TestBuildCache(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		files, st, err := c.Build(t.Context(), tg, scaled(t, k), []passes.Bucket{{Entry: "scale", Bind: map[string]int{"T": rows}}}, emit)
+		files, st, err := c.Build(t.Context(), tg, scaled(t, tg, k), []passes.Bucket{{Entry: "scale", Bind: map[string]int{"T": rows}}}, emit)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -76,6 +76,15 @@ func TestBuildCache(t *testing.T) {
 		if _, st := build(other.k, other.rows, other.name, Emit{}); st.WholeHit {
 			t.Errorf("%+v hit the entry of another build", other)
 		}
+	}
+	tg, err := target.Lookup("gfx942")
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := scaled(t, tg, 2)
+	m.Target = passes.Target{}
+	if _, _, err := c.Build(t.Context(), tg, m, nil, Emit{}); err == nil || !strings.Contains(err.Error(), `ran for target "", not gfx942`) {
+		t.Errorf("passes of another target: %v", err)
 	}
 	emitted, st := build(2, 4, "gfx950", Emit{KIR: true, LL: true, Asm: true})
 	if st.WholeHit {

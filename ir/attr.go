@@ -64,7 +64,7 @@ type AttrDef struct {
 // check reports why v is not a legal value of the attribute.
 func (d *AttrDef) check(v any) error {
 	if k, ok := kindOf(v); !ok || k != d.Kind {
-		return fmt.Errorf("%v is not a valid %s", v, d.Kind)
+		return fmt.Errorf("%v (Go type %T) is not a valid %s", v, v, d.Kind)
 	}
 	ns, _ := v.([]int)
 	switch v := v.(type) {

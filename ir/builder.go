@@ -99,8 +99,12 @@ func (b *Builder) Op(name string, attrs Attrs, args ...*Value) []*Value {
 	return o.Results
 }
 
-// Op1 appends an op with one result.
+// Op1 appends an op with one result; an op with several is refused, since all but
+// the first would be lost.
 func (b *Builder) Op1(name string, attrs Attrs, args ...*Value) *Value {
+	if d, err := Lookup(name); err == nil && len(d.Results) != 1 {
+		b.fail("%s has %d results: use Op", name, len(d.Results))
+	}
 	return b.Op(name, attrs, args...)[0]
 }
 

@@ -56,8 +56,8 @@ func TestRegisterRefuses(t *testing.T) {
 		{[]*OpDef{with(func(d *OpDef) { d.Attrs = []AttrDef{{Name: "a"}, {Name: "a"}} })}, "op fresh: attribute a declared twice"},
 		{[]*OpDef{with(func(d *OpDef) { d.Attrs = []AttrDef{{Name: "a.b"}} })}, `op fresh: attribute "a.b": not a name, or of no kind`},
 		{[]*OpDef{with(func(d *OpDef) { d.Attrs = []AttrDef{{Name: "a", Kind: 99}} })}, `op fresh: attribute "a": not a name, or of no kind`},
-		{[]*OpDef{with(func(d *OpDef) { d.Attrs = []AttrDef{{Name: "a", Kind: AttrFloat, Default: 1}} })}, "op fresh: attribute a: default 1 is not a valid float"},
-		{[]*OpDef{with(func(d *OpDef) { d.Attrs = []AttrDef{{Name: "a", Default: struct{}{}}} })}, "op fresh: attribute a: default {} is not a valid int"},
+		{[]*OpDef{with(func(d *OpDef) { d.Attrs = []AttrDef{{Name: "a", Kind: AttrFloat, Default: 1}} })}, "op fresh: attribute a: default 1 (Go type int) is not a valid float"},
+		{[]*OpDef{with(func(d *OpDef) { d.Attrs = []AttrDef{{Name: "a", Default: struct{}{}}} })}, "op fresh: attribute a: default {} (Go type struct {}) is not a valid int"},
 		{[]*OpDef{with(func(d *OpDef) {
 			d.Operands = []OperandDef{{Name: "x", Repeat: true}, {Name: "y"}}
 		})}, "op fresh: repeated operands come last"},

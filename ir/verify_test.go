@@ -69,10 +69,10 @@ var brokenGraphs = []struct {
 	{"operand lost", func(g *Graph) { g.Ops[1].Args = g.Ops[1].Args[:1] }, "graph @g: add: has 1 operands, want 2 [arity]"},
 	{"result lost", func(g *Graph) { g.Ops[0].Results = nil }, "graph @g: gather_rows: has 0 results, want 1 [arity]"},
 	{"attribute unknown", func(g *Graph) { g.Ops[1].Attrs = A("axis", 1) }, `graph @g: add: has no attribute "axis" [attr]`},
-	{"attribute of the wrong kind", func(g *Graph) { addOp(g, "reduce_sum", A("axis", 0.0, "to", F32), g.Inputs[0]) }, "graph @g: reduce_sum: attribute axis: 0 is not a valid int [attr]"},
+	{"attribute of the wrong kind", func(g *Graph) { addOp(g, "reduce_sum", A("axis", 0.0, "to", F32), g.Inputs[0]) }, "graph @g: reduce_sum: attribute axis: 0 (Go type float64) is not a valid int [attr]"},
 	{"attribute default left out", func(g *Graph) { addOp(g, "reduce_sum", A("axis", 0), g.Inputs[0]) }, "graph @g: reduce_sum: attributes are incomplete [attr]"},
 	{"attribute missing", func(g *Graph) { addOp(g, "reduce_sum", A("to", F32), g.Inputs[0]) }, "graph @g: reduce_sum: attribute axis is missing [attr]"},
-	{"attribute nil", func(g *Graph) { addOp(g, "reduce_sum", A("axis", nil, "to", F32), g.Inputs[0]) }, "graph @g: reduce_sum: attribute axis: <nil> is not a valid int [attr]"},
+	{"attribute nil", func(g *Graph) { addOp(g, "reduce_sum", A("axis", nil, "to", F32), g.Inputs[0]) }, "graph @g: reduce_sum: attribute axis: <nil> (Go type <nil>) is not a valid int [attr]"},
 	{"attribute not a dtype", func(g *Graph) {
 		addOp(g, "quantize", A("to", DType(99), "block", 1, "floor", 1.0), g.Inputs[0])
 	}, "graph @g: quantize: to is invalid, want f8e4m3 or f8e4m3fnuz or f4e2m1 [infer]"},

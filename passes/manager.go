@@ -1,6 +1,7 @@
 package passes
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"time"
@@ -38,6 +39,9 @@ func Run(m *Module) error { return run(m, Graphs) }
 // Lower applies the passes on steps: it binds the entries to the buckets and has
 // the backend turn them into plans.
 func Lower(m *Module, buckets []Bucket, b Backend) error {
+	if b == nil {
+		return errors.New("passes.Lower: no backend: a target's is codegen.NewUnit")
+	}
 	m.Buckets, m.Backend = buckets, b
 	return run(m, Steps)
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/kiln-project/kiln/codegen/plan"
+	"github.com/kiln-project/kiln/ir"
 )
 
 const testTarget = "x86-64-v3"
@@ -140,6 +141,26 @@ func TestTargetIDs(t *testing.T) {
 		if c, err := got.ReadCode(dir, name); err != nil || string(c.Object) != "object for "+name {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+}
+
+func TestPackGraph(t *testing.T) {
+	const one = "graph @pack\nweight @w : f32[2]\n%0 = neg @w : f32[2]\noutput packed.w = %0\n"
+	for _, tc := range []struct{ pack, want string }{
+		{one, ""},
+		{"graph", "pack.kir:1:6"},
+		{one + strings.Replace(one, "@pack", "@more", 1), "pack.kir: 2 graphs, want one"},
+	} {
+		g, err := (&Code{Pack: tc.pack}).PackGraph()
+		if tc.want == "" && (err != nil || ir.Text(g) != tc.pack) {
+			t.Errorf("%q: %v", tc.pack, err)
+		}
+		if tc.want != "" && (err == nil || !strings.Contains(err.Error(), tc.want)) {
+			t.Errorf("%q: error %v, want %q in it", tc.pack, err, tc.want)
+		}
+	}
+	if g, err := (&Code{}).PackGraph(); g != nil || err != nil {
+		t.Errorf("nothing packed: %v, %v", g, err)
 	}
 }
 

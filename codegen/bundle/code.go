@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/kiln-project/kiln/codegen/plan"
+	"github.com/kiln-project/kiln/ir"
 )
 
 // Code is what a bundle holds for one target.
@@ -15,6 +16,22 @@ type Code struct {
 	Module *plan.Module
 	Object []byte
 	Pack   string // .kir text; "" if nothing is packed
+}
+
+// PackGraph reads the pack graph, which engine.BindPack evaluates; nil if nothing
+// is packed.
+func (c *Code) PackGraph() (*ir.Graph, error) {
+	if c.Pack == "" {
+		return nil, nil
+	}
+	graphs, err := ir.Parse(packName, c.Pack)
+	if err != nil {
+		return nil, err
+	}
+	if len(graphs) != 1 {
+		return nil, fmt.Errorf("%s: %d graphs, want one", packName, len(graphs))
+	}
+	return graphs[0], nil
 }
 
 // File is one file of a target's folder.

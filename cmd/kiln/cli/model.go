@@ -83,7 +83,15 @@ func openModel(e *env, f *flags, taps bool, progress *progress) (*session, place
 			return nil, nil, err
 		}
 	}
-	m, err := entriesOf(c, o, passes.Target{})
+	var traits passes.Target
+	if dev.name == "host" {
+		t, err := hostTarget()
+		if err != nil {
+			return nil, nil, err
+		}
+		traits = t.ForPasses()
+	}
+	m, err := entriesOf(c, o, traits)
 	if err != nil {
 		return nil, nil, err
 	}

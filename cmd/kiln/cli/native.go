@@ -8,7 +8,6 @@ import (
 	"github.com/kiln-project/kiln/codegen/bundle"
 	"github.com/kiln-project/kiln/codegen/llvm"
 	"github.com/kiln-project/kiln/codegen/target"
-	"github.com/kiln-project/kiln/ir"
 	"github.com/kiln-project/kiln/passes"
 	"github.com/kiln-project/kiln/runtime/engine"
 	"github.com/kiln-project/kiln/runtime/host"
@@ -126,13 +125,9 @@ func openHost(e *env, f *flags, dev device, m *passes.Module, buckets []passes.B
 // bindHost loads code and binds the weights to it, packed as it says.
 func bindHost(code *bundle.Code, src engine.CheckpointSource, progress *progress) (*host.Executor, error) {
 	progress.say("binding weights")
-	var pack *ir.Graph
-	if code.Pack != "" {
-		graphs, err := ir.Parse("pack.kir", code.Pack)
-		if err != nil {
-			return nil, err
-		}
-		pack = graphs[0]
+	pack, err := code.PackGraph()
+	if err != nil {
+		return nil, err
 	}
 	weights, err := engine.BindPack(pack, src)
 	if err != nil {
