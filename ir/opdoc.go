@@ -69,8 +69,14 @@ func (d *OpDef) writeReference(w io.Writer) {
 		if d.Limit.Why != "" {
 			limit += " (" + d.Limit.Why + ")"
 		}
-		if d.MoreLimit != nil {
-			limit += fmt.Sprintf("; %s: %s", strings.Join(d.Results[1:], ", "), d.MoreLimit)
+		for i := 1; i < len(d.Results); {
+			from, l := i, d.LimitOf(i)
+			for i < len(d.Results) && d.LimitOf(i) == l {
+				i++
+			}
+			if l != d.Limit {
+				limit += fmt.Sprintf("; %s: %s", strings.Join(d.Results[from:i], ", "), l)
+			}
 		}
 	}
 	fmt.Fprintf(w, "%s%s.\n", kind, limit)

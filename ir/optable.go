@@ -39,8 +39,9 @@ type OpDef struct {
 	// meaning, without declared liberties.
 	Limit Limit
 
-	// MoreLimit is the limit of the results after the first; nil: Limit is.
-	MoreLimit *Limit
+	// MoreLimits are those of the results after the first, in order; the last one
+	// holds for all that follow. None: Limit is for every result.
+	MoreLimits []Limit
 }
 
 // OperandDef declares one operand.
@@ -90,8 +91,8 @@ func (l Limit) String() string {
 
 // LimitOf is the limit of result i.
 func (d *OpDef) LimitOf(i int) Limit {
-	if i > 0 && d.MoreLimit != nil {
-		return *d.MoreLimit
+	if n := len(d.MoreLimits); i > 0 && n > 0 {
+		return d.MoreLimits[min(i, n)-1]
 	}
 	return d.Limit
 }
