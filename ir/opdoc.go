@@ -76,7 +76,13 @@ func (d *OpDef) writeReference(w io.Writer) {
 			}
 			if l != d.Limit {
 				limit += fmt.Sprintf("; %s: %s", strings.Join(d.Results[from:i], ", "), l)
+				if l.Why != "" {
+					limit += " (" + l.Why + ")"
+				}
 			}
+		}
+		if d.Rest != nil {
+			limit += fmt.Sprintf("; all but %s given the %s that the implementation has", d.Results[0], d.Results[0])
 		}
 	}
 	fmt.Fprintf(w, "%s%s.\n", kind, limit)

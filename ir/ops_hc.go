@@ -18,6 +18,7 @@ var hcAttrs = []AttrDef{
 var (
 	f32Noise = Limit{Kind: AbsF32, Bound: 2e-6}
 	hcSum    = Limit{Kind: BF16ULP, Bound: 0.995, Abs: f32Noise.Bound}
+	hcNormed = Limit{Kind: BF16ULP, Bound: 0.995, Abs: f32Noise.Bound, Ulps: 2, Why: "of a y within its limit: one ulp of y, times a factor, is up to two"}
 )
 
 func init() {
@@ -95,10 +96,10 @@ func init() {
 			},
 			Decompose: func(b *Builder, o *Op) []*Value {
 				h := b.Op1("hc_post", nil, o.Args[:4]...)
-				pre := b.Op("hc_pre", Attrs{{"iters", o.Int("iters")}, {"eps", o.Float("eps")}, {"norm_eps", o.Float("norm_eps")}}, append([]*Value{h}, o.Args[4:7]...)...)
-				return []*Value{h, b.Op1("rms_norm", Attrs{{"eps", o.Float("rms_eps")}}, pre[0], o.Args[7]), pre[1], pre[2]}
+				return append([]*Value{h}, hcNext(b, o, h)...)
 			},
-			Limit: hcSum, MoreLimits: []Limit{hcSum, f32Noise},
+			Rest:  hcNext,
+			Limit: hcSum, MoreLimits: []Limit{hcNormed, f32Noise},
 		},
 		&OpDef{
 			Name: "hc_head", Group: "hyper-connection",
@@ -125,6 +126,12 @@ func init() {
 			Limit: hcSum,
 		},
 	)
+}
+
+// hcNext is hidden, post and comb of hc_fused, from the new streams h.
+func hcNext(b *Builder, o *Op, h *Value) []*Value {
+	pre := b.Op("hc_pre", Attrs{{"iters", o.Int("iters")}, {"eps", o.Float("eps")}, {"norm_eps", o.Float("norm_eps")}}, append([]*Value{h}, o.Args[4:7]...)...)
+	return []*Value{b.Op1("rms_norm", Attrs{{"eps", o.Float("rms_eps")}}, pre[0], o.Args[7]), pre[1], pre[2]}
 }
 
 // hcPostTypes are those of hc_post, whose operands come first.
