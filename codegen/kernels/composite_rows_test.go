@@ -129,7 +129,8 @@ func hcPostCases(c *cases) {
 	}
 }
 
-var hcFusedAttrs = append(ir.A("rms_eps", 1e-6), hcAttrs...)
+// hcFusedAttrs tell the three small numbers apart.
+var hcFusedAttrs = ir.A("eps", 1e-3, "norm_eps", 1e-2, "rms_eps", 0.1)
 
 func hcFusedCases(c *cases) {
 	for _, sh := range hcShapes() {

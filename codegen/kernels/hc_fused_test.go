@@ -22,8 +22,8 @@ func (c *cases) hcBorder(apart bool, args []*eval.Tensor) int {
 	var out []*ir.Value
 	if apart {
 		h := c.b.Op1("hc_post", nil, in[:4]...)
-		pre := c.b.Op("hc_pre", hcAttrs, h, in[4], in[5], in[6])
-		out = []*ir.Value{h, c.b.Op1("rms_norm", normEps, pre[0], in[7]), pre[1], pre[2]}
+		pre := c.b.Op("hc_pre", ir.A("eps", 1e-3, "norm_eps", 1e-2), h, in[4], in[5], in[6])
+		out = []*ir.Value{h, c.b.Op1("rms_norm", ir.A("eps", 0.1), pre[0], in[7]), pre[1], pre[2]}
 	} else {
 		out = c.b.Op("hc_fused", hcFusedAttrs, in...)
 	}
