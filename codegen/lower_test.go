@@ -94,6 +94,29 @@ func TestModelsLower(t *testing.T) {
 	}
 }
 
+// TestBordersAreOneLaunch: where two sublayers meet there is one launch on every
+// target, not three.
+func TestBordersAreOneLaunch(t *testing.T) {
+	for _, name := range []string{"x86-64-v3", "x86-64-v2", "gfx942", "gfx950", "sm_90"} {
+		tg, err := target.Lookup(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		u := NewUnit(tg)
+		plans, err := u.LowerAll(entries(t, "../testdata/tiny-dsv4", tg), []passes.Bucket{bucket("decode", "B", 4)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		n := map[string]int{}
+		for _, l := range plans[0].Launches {
+			n[u.Module.Kernels[l.Kernel].Form]++
+		}
+		if n["hc_fused"] != 11 || n["hc_pre"] != 1 || n["hc_post"] != 1 {
+			t.Errorf("%s: launches of 12 sublayers: %d hc_fused, %d hc_pre, %d hc_post, want 11, 1 and 1", name, n["hc_fused"], n["hc_pre"], n["hc_post"])
+		}
+	}
+}
+
 // TestBucketsShareKernels: a bucket changes grids and integers, not code, but
 // for the tile height of products.
 func TestBucketsShareKernels(t *testing.T) {
