@@ -137,9 +137,8 @@ func (f *folder) cell(b *strings.Builder, u *usage, cell []line, group int, fami
 			text(x[1])
 			value(x[2].(int))
 		case remarkLine:
-			// Where else something is may be said of any layer.
-			for _, i := range x[1:5] {
-				fmt.Fprintf(b, " %q", layerNumber.ReplaceAllString(f.t.strings[i.(int)], "$1.#"))
+			for _, i := range x[1:5] { // which name places in any layer and any line
+				fmt.Fprintf(b, " %q", filePlace.ReplaceAllString(layerNumber.ReplaceAllString(f.t.strings[i.(int)], "$1.#"), ":#"))
 			}
 		}
 		b.WriteByte(';')
@@ -148,6 +147,9 @@ func (f *folder) cell(b *strings.Builder, u *usage, cell []line, group int, fami
 
 // layerNumber matches the number in layers.12.
 var layerNumber = regexp.MustCompile(`\b([a-z]+)\.(\d+)\b`)
+
+// filePlace matches line and column of a .kir file.
+var filePlace = regexp.MustCompile(`:\d+:\d+\b`)
 
 // numbersRelative writes the numbers of layers next to this one as distances.
 func numbersRelative(s, family string, layer int) string {
