@@ -18,9 +18,9 @@ function drawPlan() {
 // floorBar is a bar of a floor time as a share of the largest beside it.
 function floorBar(us, most, bound) {
   if (us < 0) return el("span", {}, "-");
-  const i = el("i", { class: bound });
+  const i = el("i", { class: bound || "" });
   i.style.width = (most > 0 ? 100 * us / most : 0) + "%";
-  return el("span", { class: "floor", title: micros(us) + " us, bound by " + bound }, i);
+  return el("span", { class: "floor", title: micros(us) + " us" + (bound ? ", bound by " + bound : "") }, i);
 }
 
 function drawLaunches() {
@@ -90,8 +90,8 @@ function drawKernels() {
   body.append(el("p", {}, p.card ? "Those whose launches need the longest at least come first." : "In the order of their first launches."));
   for (const i of order) {
     const k = p.kernels[i];
-    const d = el("details", { id: "kernel-" + k.symbol }, el("summary", {}, el("b", {}, k.form), " ", el("span", { class: "code" }, k.symbol), " ",
-      el("span", {}, times[i] + (times[i] === 1 ? " launch" : " launches") + (p.card ? ", " + micros(floor[i]) + " us " : " ")), p.card ? floorBar(floor[i], most, "bytes") : ""));
+    const d = el("details", { id: "kernel-" + k.symbol }, el("summary", {}, p.card ? floorBar(floor[i], most) : "", " ", el("b", {}, k.form), " ", el("span", { class: "code" }, k.symbol), " ",
+      times[i] + (times[i] === 1 ? " launch" : " launches") + (p.card ? ", floor " + micros(floor[i]) + " us" : "")));
     d.addEventListener("toggle", () => { if (d.open && d.children.length === 1) fillKernel(d, k); });
     body.append(d);
   }
