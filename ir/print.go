@@ -12,14 +12,7 @@ import (
 // back a graph that prints the same.
 func Print(w io.Writer, g *Graph) error {
 	g.Number()
-	p := &printer{w: bufio.NewWriter(w), lets: map[string]string{}}
-	for _, l := range g.Lets {
-		if _, isConst := l.Dim.Const(); !isConst {
-			if _, taken := p.lets[l.Dim.String()]; !taken {
-				p.lets[l.Dim.String()] = l.Name
-			}
-		}
-	}
+	p := &printer{bufio.NewWriter(w), PartsOf(g)}
 	p.graph(g)
 	return p.w.Flush()
 }
@@ -31,13 +24,54 @@ func Text(g *Graph) string {
 	return b.String()
 }
 
-type printer struct {
-	w    *bufio.Writer
+// Parts makes pieces of a graph's text, for those who lay it out themselves.
+type Parts struct {
 	lets map[string]string // normal form -> derived symbol
 }
 
+// PartsOf starts on a graph: its derived symbols have names.
+func PartsOf(g *Graph) *Parts {
+	p := &Parts{lets: map[string]string{}}
+	for _, l := range g.Lets {
+		if _, isConst := l.Dim.Const(); !isConst {
+			if _, taken := p.lets[l.Dim.String()]; !taken {
+				p.lets[l.Dim.String()] = l.Name
+			}
+		}
+	}
+	return p
+}
+
+// Type is the text of a type.
+func (p *Parts) Type(t Type) string { return t.text(p.dim) }
+
+// Attrs is the text of an op's attributes, braces included; "" if all are as the
+// op table says.
+func (p *Parts) Attrs(o *Op) string {
+	var b strings.Builder
+	for _, a := range o.Attrs {
+		if def := o.Def.attr(a.Key); def != nil && def.Default != nil && attrText(def.Default, p.dim) == attrText(a.Val, p.dim) {
+			continue // the table says it
+		}
+		sep := ", "
+		if b.Len() == 0 {
+			sep = "{"
+		}
+		fmt.Fprintf(&b, "%s%s = %s", sep, a.Key, attrText(a.Val, p.dim))
+	}
+	if b.Len() > 0 {
+		b.WriteByte('}')
+	}
+	return b.String()
+}
+
+type printer struct {
+	w *bufio.Writer
+	*Parts
+}
+
 // dim prefers the name of a derived symbol with the same normal form.
-func (p *printer) dim(d Dim) string {
+func (p *Parts) dim(d Dim) string {
 	if d.x == nil {
 		return d.String()
 	}
@@ -83,7 +117,7 @@ func (p *printer) graph(g *Graph) {
 
 func (p *printer) values(keyword string, vs []*Value) {
 	for _, v := range vs {
-		fmt.Fprintf(p.w, "%s %s : %s\n", keyword, v, v.Type.text(p.dim))
+		fmt.Fprintf(p.w, "%s %s : %s\n", keyword, v, p.Type(v.Type))
 	}
 }
 
@@ -102,27 +136,15 @@ func (p *printer) op(o *Op) {
 		p.w.WriteByte(' ')
 		p.w.WriteString(a.String())
 	}
-	first := true
-	for _, a := range o.Attrs {
-		if def := o.Def.attr(a.Key); def != nil && def.Default != nil && attrText(def.Default, p.dim) == attrText(a.Val, p.dim) {
-			continue // the table says it
-		}
-		sep := ", "
-		if first {
-			sep = " {"
-		}
-		first = false
-		fmt.Fprintf(p.w, "%s%s = %s", sep, a.Key, attrText(a.Val, p.dim))
-	}
-	if !first {
-		p.w.WriteByte('}')
+	if attrs := p.Attrs(o); attrs != "" {
+		p.w.WriteString(" " + attrs)
 	}
 	for i, r := range o.Results {
 		sep := ", "
 		if i == 0 {
 			sep = " : "
 		}
-		p.w.WriteString(sep + r.Type.text(p.dim))
+		p.w.WriteString(sep + p.Type(r.Type))
 	}
 	if o.Loc != "" {
 		fmt.Fprintf(p.w, " loc(%s)", strconv.Quote(o.Loc))

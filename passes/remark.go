@@ -15,6 +15,7 @@ type Remark struct {
 	Pos   string     `json:"pos,omitempty"`
 	Op    string     `json:"op"`
 	Text  string     `json:"text"` // what was done, or the condition that failed
+	At    *ir.Op     `json:"-"`    // the op itself: a loc and a name may be those of several
 }
 
 // RemarkKind tells remarks apart.
@@ -38,6 +39,6 @@ func (r Remark) String() string {
 // Remark notes something about an op.
 func (c *Context) Remark(kind RemarkKind, op *ir.Op, format string, args ...any) {
 	c.Module.Remarks = append(c.Module.Remarks, Remark{
-		Pass: c.pass, Kind: kind, Graph: c.graph, Loc: op.Loc, Pos: op.Pos.String(), Op: op.Def.Name, Text: fmt.Sprintf(format, args...),
+		Pass: c.pass, Kind: kind, Graph: c.graph, Loc: op.Loc, Pos: op.Pos.String(), Op: op.Def.Name, Text: fmt.Sprintf(format, args...), At: op,
 	})
 }

@@ -197,7 +197,9 @@ type command struct {
 	short string
 	long  string
 	nargs int
-	run   func(e *env, f *flags, args []string) error
+	// bare: it can also be run without its arguments.
+	bare bool
+	run  func(e *env, f *flags, args []string) error
 }
 
 // commands is the table of commands, in the order of --help.
@@ -209,6 +211,7 @@ var commands = []command{
 	{name: "dump", short: "print a graph as .kir text", long: dumpHelp, run: runDump},
 	{name: "compile", short: "compile a model to native code", long: compileHelp, run: runCompile},
 	{name: "inspect", args: "FILE", short: "say what a code object holds", long: inspectHelp, nargs: 1, run: runInspect},
+	{name: "view", args: "[FILE.kir]", short: "write passes, plan and kernels as an HTML page", long: viewHelp, nargs: 1, bare: true, run: runView},
 	{name: "cache", args: "clean", short: "remove cached kernels", long: cacheHelp, nargs: 1, run: runCache},
 	{name: "doctor", short: "say what kiln finds on this machine", long: doctorHelp, run: runDoctor},
 	{name: "version", short: "print the version", long: "Prints the version of kiln and of the Go toolchain that built it.", run: runVersion},
@@ -224,7 +227,7 @@ func (c command) build(e *env) *cobra.Command {
 	cc.Args = noArgs(c.name)
 	if c.nargs > 0 {
 		cc.Args = func(_ *cobra.Command, args []string) error {
-			if len(args) != c.nargs {
+			if len(args) != c.nargs && !(c.bare && len(args) == 0) {
 				word := "arguments"
 				if c.nargs == 1 {
 					word = "argument"

@@ -356,6 +356,15 @@ func bundleBuckets(set bundle.Settings, l engine.Layout, c *dsv4.Config) []passe
 // entriesOf builds the entries of a config and runs the passes on graphs, for a
 // target or for none in particular.
 func entriesOf(c *dsv4.Config, o dsv4.Options, t passes.Target) (*passes.Module, error) {
+	m, err := builtEntries(c, o, t)
+	if err != nil {
+		return nil, err
+	}
+	return m, passes.Run(m)
+}
+
+// builtEntries builds the entries of a config, before any pass.
+func builtEntries(c *dsv4.Config, o dsv4.Options, t passes.Target) (*passes.Module, error) {
 	m := &passes.Module{Target: t}
 	for _, entry := range dsv4.Entries {
 		if entry == dsv4.Draft && c.NextN == 0 {
@@ -367,5 +376,5 @@ func entriesOf(c *dsv4.Config, o dsv4.Options, t passes.Target) (*passes.Module,
 		}
 		m.Entries = append(m.Entries, g)
 	}
-	return m, passes.Run(m)
+	return m, nil
 }

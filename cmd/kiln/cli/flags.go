@@ -27,6 +27,7 @@ type flagDef struct {
 var flagTable = []flagDef{
 	{name: "model", def: "", commands: []string{"run", "logits", "dump", "compile"}, required: true, arg: "DIR", doc: "model folder as Hugging Face ships it: config.json, *.safetensors, tokenizer.json"},
 	{name: "model", def: "", commands: []string{"tokenize"}, arg: "DIR", doc: "model folder with tokenizer.json"},
+	{name: "model", def: "", commands: []string{"view"}, arg: "DIR", doc: "model folder; config.json is enough"},
 	{name: "tokenizer", def: "", commands: []string{"tokenize"}, arg: "FILE", doc: "tokenizer.json, instead of --model"},
 
 	{name: "prompt", def: "", commands: []string{"run"}, arg: "TEXT", doc: "text to complete; tokenizer_config.json says whether the begin-of-sentence token is added"},
@@ -46,7 +47,7 @@ var flagTable = []flagDef{
 	{name: "out", def: "", commands: []string{"logits"}, required: true, arg: "F.safetensors", doc: "file to write"},
 
 	{name: "device", def: "", commands: []string{"run", "logits"}, arg: "D", doc: "what computes: host, native code for this CPU, or ref, the IR's own evaluator; if empty: host"},
-	{name: "numerics", def: "production", commands: []string{"run", "logits", "dump", "compile"}, arg: "N", doc: "production rounds caches to fp8 and fp4 as the model was trained; unrounded keeps bf16"},
+	{name: "numerics", def: "production", commands: []string{"run", "logits", "dump", "compile", "view"}, arg: "N", doc: "production rounds caches to fp8 and fp4 as the model was trained; unrounded keeps bf16"},
 
 	{name: "decode", def: "", commands: []string{"tokenize"}, arg: "IDS", doc: "decode these ids instead of reading text; also @FILE, or F.safetensors:NAME"},
 	{name: "json", def: false, commands: []string{"run", "tokenize", "compile", "inspect", "doctor"}, doc: "print one JSON object on one line and nothing else"},
@@ -73,9 +74,15 @@ var flagTable = []flagDef{
 	{name: "timings", def: false, commands: []string{"compile"}, doc: "say what passes, codegen, LLVM and link took"},
 	{name: "out", def: "", commands: []string{"compile"}, required: true, arg: "OUT.kiln", short: "o", doc: "bundle to write"},
 
+	{name: "bundle", def: "", commands: []string{"view"}, arg: "F.kiln", doc: "show a plan of this bundle"},
+	{name: "entry", def: "", commands: []string{"view"}, arg: "E", doc: "prefill, decode, verify, draft or pack; a graph of FILE.kir if it has several"},
+	{name: "target", def: "", commands: []string{"view"}, arg: "T", doc: "plan and compile for it; if empty: passes only, or the first one of the bundle"},
+	{name: "bind", def: "", commands: []string{"view"}, arg: "T=8,B=8", doc: "integers for symbols"},
+	{name: "out", def: "", commands: []string{"view"}, required: true, arg: "PAGE.html", short: "o", doc: "page to write"},
+
 	{name: "bundle", def: "", commands: []string{"run", "logits"}, arg: "F.kiln", doc: "run this bundle, compiled for host; if empty, device host compiles what it needs"},
-	{name: "cache-dir", def: "", commands: []string{"run", "logits", "compile", "cache"}, arg: "DIR", doc: "where compiled kernels are kept; if empty: kiln in the user's cache folder"},
-	{name: "llvm", def: "", commands: []string{"run", "logits", "compile", "inspect", "doctor"}, arg: "DIR", doc: "folder of the LLVM programs; if empty: .toolchain/llvm, PATH, then ROCm"},
+	{name: "cache-dir", def: "", commands: []string{"run", "logits", "compile", "view", "cache"}, arg: "DIR", doc: "where compiled kernels are kept; if empty: kiln in the user's cache folder"},
+	{name: "llvm", def: "", commands: []string{"run", "logits", "compile", "view", "inspect", "doctor"}, arg: "DIR", doc: "folder of the LLVM programs; if empty: .toolchain/llvm, PATH, then ROCm"},
 }
 
 // envPrefix starts every environment variable of kiln.
