@@ -47,6 +47,8 @@ type Compiler struct {
 	// CodeObjectVersion is that of AMDGPU code objects, one of CodeObjectVersions;
 	// 0 is the first of them. Other targets have none.
 	CodeObjectVersion int
+	// Disable are kernel forms that must not be chosen.
+	Disable []string
 	// Progress, if set, hears how many of how many kernels are done.
 	Progress func(done, total int)
 }
