@@ -46,7 +46,7 @@ type timings struct {
 }
 
 func runCompile(e *env, f *flags, _ []string) error {
-	set, o, err := compileSettings(f)
+	set, opts, err := compileSettings(f)
 	if err != nil {
 		return err
 	}
@@ -55,6 +55,18 @@ func runCompile(e *env, f *flags, _ []string) error {
 		return err
 	}
 	if set.CodeObjectVersion, err = codeObjectVersion(f, targets); err != nil {
+		return err
+	}
+	config, err := passConfig(f)
+	if err != nil {
+		return err
+	}
+	disabled, err := disabledKernels(f)
+	if err != nil {
+		return err
+	}
+	set.Passes = passSettings(config, disabled)
+	if _, err := newObserver(e, f, ""); err != nil { // before anything is built
 		return err
 	}
 	dir := f.text("model")
@@ -74,7 +86,7 @@ func runCompile(e *env, f *flags, _ []string) error {
 	if err != nil {
 		return err
 	}
-	config, err := os.ReadFile(filepath.Join(dir, "config.json"))
+	modelConfig, err := os.ReadFile(filepath.Join(dir, "config.json"))
 	if err != nil {
 		return err
 	}
@@ -83,9 +95,9 @@ func runCompile(e *env, f *flags, _ []string) error {
 		return err
 	}
 	defer done()
-	cc.CodeObjectVersion = set.CodeObjectVersion
+	cc.CodeObjectVersion, cc.Disable = set.CodeObjectVersion, disabled
 
-	b := &bundle.Bundle{Config: config, Code: map[string]bundle.Files{}, Manifest: bundle.Manifest{
+	b := &bundle.Bundle{Config: modelConfig, Code: map[string]bundle.Files{}, Manifest: bundle.Manifest{
 		Format: bundle.Format, Kiln: Version, LLVM: cc.Tools.ID(), Model: "deepseek_v4", Settings: set,
 		OrderClass: map[string]string{"prefill": "prefill", "decode": "step", "verify": "step", "draft": "step"},
 	}}
@@ -95,20 +107,39 @@ func runCompile(e *env, f *flags, _ []string) error {
 		if err := cc.Tools.CheckTarget(e.ctx, t.Triple, t.CPU, t.Features); err != nil {
 			return refuse(err, "make toolchain")
 		}
-		progress.say("%s: building the graphs", t.Name)
+		progress.say("%s: graphs and plans", t.Name)
+		sub := ""
+		if len(targets) > 1 {
+			sub = t.Name
+		}
+		o, err := newObserver(e, f, sub)
+		if err != nil {
+			return err
+		}
 		start := time.Now()
-		m, err := entriesOf(c, o, t.ForPasses())
+		m, err := buildEntries(c, opts, t.ForPasses(), config)
 		if err != nil {
 			return err
 		}
-		tm.Passes += time.Since(start).Seconds()
-		layout, err := engine.LayoutOf(m.Entries[0])
-		if err != nil {
-			return err
+		if o != nil {
+			progress.clear() // the observer writes
 		}
-		progress.say("%s: planning", t.Name)
+		o.watch(m)
 		cc.Progress = func(n, total int) { progress.count(t.Name+": compiling kernels", n, total) }
-		files, st, err := cc.Build(e.ctx, t, m, bundleBuckets(set, layout, c), emit)
+		files, st, err := func() (bundle.Files, codegen.Stats, error) {
+			if err := passes.Run(m); err != nil {
+				return nil, codegen.Stats{}, err
+			}
+			tm.Passes += time.Since(start).Seconds()
+			layout, err := engine.LayoutOf(m.Entries[0])
+			if err != nil {
+				return nil, codegen.Stats{}, err
+			}
+			return cc.Build(e.ctx, t, m, bundleBuckets(set, layout, c), emit)
+		}()
+		if ferr := o.finish(m); err == nil {
+			err = ferr
+		}
 		if err != nil {
 			return err
 		}
@@ -173,6 +204,9 @@ func settingsLine(s bundle.Settings) string {
 		s.Numerics, s.MaxSeq, joinInts(s.Batch), joinInts(s.Prefill), s.Speculate, s.Layers, s.Taps)
 	if s.CodeObjectVersion > 0 {
 		line += fmt.Sprintf(", code object version %d", s.CodeObjectVersion)
+	}
+	for _, x := range describePasses(s.Passes) {
+		line += fmt.Sprintf(", %s %s", x.flag, x.value)
 	}
 	return line
 }
@@ -332,8 +366,17 @@ func bundleBuckets(set bundle.Settings, l engine.Layout, c *dsv4.Config) []passe
 
 // entriesOf builds the entries of a config and runs the passes on graphs, for a
 // target or for none in particular.
-func entriesOf(c *dsv4.Config, o dsv4.Options, t passes.Target) (*passes.Module, error) {
-	m := &passes.Module{Target: t}
+func entriesOf(c *dsv4.Config, o dsv4.Options, t passes.Target, config passes.Config) (*passes.Module, error) {
+	m, err := buildEntries(c, o, t, config)
+	if err != nil {
+		return nil, err
+	}
+	return m, passes.Run(m)
+}
+
+// buildEntries builds the entries of a config, without any pass.
+func buildEntries(c *dsv4.Config, o dsv4.Options, t passes.Target, config passes.Config) (*passes.Module, error) {
+	m := &passes.Module{Target: t, Config: config}
 	for _, entry := range dsv4.Entries {
 		if entry == dsv4.Draft && c.NextN == 0 {
 			continue
@@ -344,5 +387,5 @@ func entriesOf(c *dsv4.Config, o dsv4.Options, t passes.Target) (*passes.Module,
 		}
 		m.Entries = append(m.Entries, g)
 	}
-	return m, passes.Run(m)
+	return m, nil
 }
