@@ -6,6 +6,7 @@ var Table = []Pass{
 	{Name: "hoist-pack", Doc: "Moves weight-only values out of the entries into the pack graph, each once.", Required: true, Module: hoistPack},
 	{Name: "cse", Doc: "Computes equal values once.", Graph: cse},
 	{Name: "dce", Doc: "Drops ops whose results nothing uses.", Graph: dce},
+	{Name: "perturb", Doc: "Check: multiplies every f32 result by 1 + 2^-20, to show what hangs on last bits.", Off: true, Graph: perturb},
 
 	{Name: "bind", Doc: "Gives the symbols of an entry the integers of every bucket.", Required: true, On: Steps, Module: bind},
 	{Name: "select-kernels", Doc: "Chooses a kernel form for every op; a composite that no form takes is decomposed.", Required: true, On: Steps, Module: selectKernels},
@@ -18,6 +19,7 @@ var Orders = []Order{
 	{"fnuz-weights", "hoist-pack", "recoding is weight-only work, which belongs into the pack graph"},
 	{"hoist-pack", "cse", "tables that hoist-pack merges make their gathers equal"},
 	{"cse", "dce", "what was computed twice leaves its operands without use"},
+	{"cse", "perturb", "values that are computed once are perturbed once"},
 	{"bind", "select-kernels", "kernels are chosen for integer shapes"},
 	{"select-kernels", "plan-memory", "launches say what memory lives when"},
 }

@@ -66,8 +66,10 @@ func runCompile(e *env, f *flags, _ []string) error {
 		return err
 	}
 	set.Passes = passSettings(config, disabled)
-	if _, err := newObserver(e, f, ""); err != nil { // before anything is built
+	if o, err := newObserver(e, f, ""); err != nil { // before anything is built
 		return err
+	} else if o != nil && f.boolean("check-determinism") {
+		return usagef("leave --check-determinism out", "--check-determinism compiles many times and shows nothing of it")
 	}
 	dir := f.text("model")
 	c, err := loadConfig(dir)
@@ -116,29 +118,35 @@ func runCompile(e *env, f *flags, _ []string) error {
 		if err != nil {
 			return err
 		}
-		start := time.Now()
-		m, err := buildEntries(c, opts, t.ForPasses(), config)
-		if err != nil {
-			return err
-		}
 		if o != nil {
 			progress.clear() // the observer writes
 		}
-		o.watch(m)
 		cc.Progress = func(n, total int) { progress.count(t.Name+": compiling kernels", n, total) }
-		files, st, err := func() (bundle.Files, codegen.Stats, error) {
-			if err := passes.Run(m); err != nil {
-				return nil, codegen.Stats{}, err
-			}
-			tm.Passes += time.Since(start).Seconds()
-			layout, err := engine.LayoutOf(m.Entries[0])
+		build := func(cc *codegen.Compiler, o *observer) (files bundle.Files, st codegen.Stats, err error) {
+			start := time.Now()
+			m, err := buildEntries(c, opts, t.ForPasses(), config)
 			if err != nil {
-				return nil, codegen.Stats{}, err
+				return nil, st, err
 			}
-			return cc.Build(e.ctx, t, m, bundleBuckets(set, layout, c), emit)
-		}()
-		if ferr := o.finish(m); err == nil {
-			err = ferr
+			o.watch(m)
+			if err = passes.Run(m); err == nil {
+				tm.Passes += time.Since(start).Seconds()
+				var layout engine.Layout
+				if layout, err = engine.LayoutOf(m.Entries[0]); err == nil {
+					files, st, err = cc.Build(e.ctx, t, m, bundleBuckets(set, layout, c), emit)
+				}
+			}
+			if ferr := o.finish(m); err == nil {
+				err = ferr
+			}
+			return files, st, err
+		}
+		var files bundle.Files
+		var st codegen.Stats
+		if f.boolean("check-determinism") {
+			files, st, err = checkDeterminism(cc, func(cc *codegen.Compiler) (bundle.Files, codegen.Stats, error) { return build(cc, nil) })
+		} else {
+			files, st, err = build(cc, o)
 		}
 		if err != nil {
 			return err

@@ -70,6 +70,7 @@ var flagTable = []flagDef{
 	{name: "taps", def: "", commands: []string{"compile"}, arg: "hidden", doc: "also output the residual streams after every layer"},
 	{name: "emit", def: "", commands: []string{"compile"}, arg: "kir,ll,s", doc: "also keep graphs after the passes, LLVM IR, instructions, below TARGET/ir"},
 	{name: "code-object-version", def: codegen.CodeObjectVersions[0], commands: []string{"compile"}, arg: "V", doc: "of AMD targets: 5, or 6, which needs a recent ROCm"},
+	{name: "check-determinism", def: false, commands: []string{"compile"}, doc: "compile 5 times without the cache, in random orders: exit 4 if the bytes differ"},
 	{name: "timings", def: false, commands: []string{"compile"}, doc: "say what passes, codegen, LLVM and link took"},
 	{name: "out", def: "", commands: []string{"compile"}, required: true, arg: "OUT.kiln", short: "o", doc: "bundle to write"},
 

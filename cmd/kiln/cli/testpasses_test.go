@@ -28,27 +28,11 @@ func init() {
 		}},
 		{Name: "test-module-panic", Doc: "Panics on the module.", Module: func(*passes.Context) error { panic("no module") }},
 		{Name: "test-miscompile", Doc: "Makes each constant 1 larger.", Graph: func(_ *passes.Context, g *ir.Graph) (*ir.Graph, error) {
-			e := ir.NewEdit(g)
-			for _, op := range g.Ops {
-				v, ok := op.Attrs.Get("value")
-				x, isFloat := v.(float64)
-				if op.Def.Name != "const" || !ok || !isFloat {
-					e.Copy(op)
-					continue
-				}
-				larger := *op
-				larger.Attrs = append(ir.Attrs{}, op.Attrs...)
-				for i := range larger.Attrs {
-					if larger.Attrs[i].Key == "value" {
-						larger.Attrs[i].Val = x + 1
-					}
-				}
-				e.Copy(&larger)
-				for i, r := range op.Results {
-					e.Replace(r, e.Value(larger.Results[i]))
-				}
-			}
-			return e.Finish()
+			return withConstants(g, func(x float64) float64 { return x + 1 })
+		}},
+		{Name: "test-random", Doc: "Makes other constants each time.", Graph: func(_ *passes.Context, g *ir.Graph) (*ir.Graph, error) {
+			calls++
+			return withConstants(g, func(x float64) float64 { return x + calls })
 		}},
 	} {
 		register(p, "")
@@ -68,4 +52,21 @@ func register(p passes.Pass, next string) {
 	if err := passes.Register(p, next); err != nil {
 		panic(err)
 	}
+}
+
+// calls counts those of test-random.
+var calls float64
+
+// withConstants has other numbers for a graph's constants.
+func withConstants(g *ir.Graph, other func(float64) float64) (*ir.Graph, error) {
+	e := ir.NewEdit(g)
+	for _, op := range g.Ops {
+		if op.Def.Name != "const" {
+			e.Copy(op)
+			continue
+		}
+		e.At(op.Loc)
+		e.Replace(op.Results[0], e.Scalar(op.DType("dtype"), other(op.Float("value"))))
+	}
+	return e.Finish()
 }
