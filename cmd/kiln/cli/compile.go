@@ -136,6 +136,9 @@ func runCompile(e *env, f *flags, _ []string) error {
 					files, st, err = cc.Build(e.ctx, t, m, bundleBuckets(set, layout, c), emit)
 				}
 			}
+			if o != nil {
+				progress.clear()
+			}
 			if ferr := o.finish(m); err == nil {
 				err = ferr
 			}

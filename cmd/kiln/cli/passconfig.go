@@ -79,6 +79,11 @@ func passConfig(f *flags) (passes.Config, error) {
 		return c, usagef(help, "%s: %v", given, err)
 	}
 	if path := f.text("bisect-log"); path != "" {
+		file, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
+		if err != nil {
+			return c, fmt.Errorf("%s: %w", f.origins("bisect-log"), err)
+		}
+		file.Close()
 		c.Trace = bisectLog(path)
 	}
 	return c, nil
@@ -93,7 +98,7 @@ func bisectLog(path string) func(passes.Event) {
 		}
 		file, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
 		if err != nil {
-			return // who reads the log finds out
+			return // it could be opened before: who removes it does not want it
 		}
 		defer file.Close()
 		fmt.Fprintf(file, "%d %s %s\n", e.N, e.Pass.Name, cmp.Or(e.Graph, "module"))

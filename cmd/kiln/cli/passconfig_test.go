@@ -114,3 +114,22 @@ func TestCompileDumps(t *testing.T) {
 	}
 	kiln(t, "compile", "--model", tinyModel, "-o", "x.kiln", "--print-after", "cze").failed(t, exitUsage, `unknown pass "cze"`)
 }
+
+// A primitive without a form has nothing to fall back on, and dump takes the flags
+// that choose passes.
+func TestPassFlags(t *testing.T) {
+	kiln(t, "explain", "--model", tinyModel, "--target", "gfx950", "--disable-kernel", "generic_gather_rows").
+		failed(t, exitRefused, "gather_rows: no kernel form: generic_gather_rows: disabled", "try: leave --disable-kernel out")
+	dump := func(args ...string) string {
+		return kiln(t, append([]string{"dump", "--model", tinyModel, "--entry", "decode"}, args...)...).ok(t).stdout
+	}
+	required, done := dump("--pipeline", "required"), dump()
+	if required == done {
+		t.Error("dump --pipeline required prints what the default leaves")
+	}
+	if got := kilnWith(t, nil, required, "opt").ok(t).stdout; got != done {
+		t.Error("opt makes another graph of it than dump")
+	}
+	none := filepath.Join(t.TempDir(), "none", "log")
+	kiln(t, "dump", "--model", tinyModel, "--entry", "decode", "--bisect-log", none).failed(t, exitFailed, "--bisect-log: open "+none)
+}

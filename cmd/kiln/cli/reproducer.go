@@ -12,13 +12,19 @@ import (
 	"github.com/kiln-project/kiln/passes"
 )
 
-// reproduce leaves a file that shows what a pass did wrong, beside the dumps or in
-// the current folder, and makes the command that runs it the error's hint. Errors
-// that are no bug of a pass stay as they are.
+// reproduce says what to do about a pass that failed. Of a bug it leaves a file,
+// beside the dumps or in the current folder, that shows it; the command that runs
+// it is the hint. Other errors stay as they are.
 func reproduce(f *flags, err error) error {
 	var p *passes.Error
 	var done *reproduced
-	if !errors.As(err, &p) || !p.Bug || errors.As(err, &done) {
+	if !errors.As(err, &p) || errors.As(err, &done) {
+		return err
+	}
+	if !p.Bug {
+		if p.Pass == "select-kernels" && f.given("disable-kernel") && strings.Contains(err.Error(), "no kernel form") {
+			return refuse(err, "leave "+f.origins("disable-kernel")+" out") // primitives have no decomposition to fall back on
+		}
 		return err
 	}
 	graphs, of := p.Given, "module"
