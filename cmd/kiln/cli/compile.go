@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/kiln-project/kiln/codegen"
 	"github.com/kiln-project/kiln/codegen/bundle"
@@ -57,7 +56,7 @@ func runCompile(e *env, f *flags, _ []string) error {
 	if set.CodeObjectVersion, err = codeObjectVersion(f, targets); err != nil {
 		return err
 	}
-	config, err := passConfig(f)
+	config, err := compileConfig(e, f)
 	if err != nil {
 		return err
 	}
@@ -66,11 +65,6 @@ func runCompile(e *env, f *flags, _ []string) error {
 		return err
 	}
 	set.Passes = passSettings(config, disabled)
-	if o, err := newObserver(e, f, ""); err != nil { // before anything is built
-		return err
-	} else if o != nil && f.boolean("check-determinism") {
-		return usagef("leave --check-determinism out", "--check-determinism compiles many times and shows nothing of it")
-	}
 	dir := f.text("model")
 	c, err := loadConfig(dir)
 	if err != nil {
@@ -104,59 +98,12 @@ func runCompile(e *env, f *flags, _ []string) error {
 		OrderClass: map[string]string{"prefill": "prefill", "decode": "step", "verify": "step", "draft": "step"},
 	}}
 	res := compileResult{Bundle: f.text("out"), Set: set}
-	var tm timings
+	cn := &compilation{e: e, f: f, cc: cc, c: c, opts: opts, set: set, config: config, emit: emit, progress: progress}
 	for _, t := range targets {
-		if err := cc.Tools.CheckTarget(e.ctx, t.Triple, t.CPU, t.Features); err != nil {
-			return refuse(err, "make toolchain")
-		}
-		progress.say("%s: graphs and plans", t.Name)
-		sub := ""
-		if len(targets) > 1 {
-			sub = t.Name
-		}
-		o, err := newObserver(e, f, sub)
+		files, st, err := cn.target(t, len(targets) > 1)
 		if err != nil {
 			return err
 		}
-		if o != nil {
-			progress.clear() // the observer writes
-		}
-		cc.Progress = func(n, total int) { progress.count(t.Name+": compiling kernels", n, total) }
-		build := func(cc *codegen.Compiler, o *observer) (files bundle.Files, st codegen.Stats, err error) {
-			start := time.Now()
-			m, err := buildEntries(c, opts, t.ForPasses(), config)
-			if err != nil {
-				return nil, st, err
-			}
-			o.watch(m)
-			if err = passes.Run(m); err == nil {
-				tm.Passes += time.Since(start).Seconds()
-				var layout engine.Layout
-				if layout, err = engine.LayoutOf(m.Entries[0]); err == nil {
-					files, st, err = cc.Build(e.ctx, t, m, bundleBuckets(set, layout, c), emit)
-				}
-			}
-			if o != nil {
-				progress.clear()
-			}
-			if ferr := o.finish(m); err == nil {
-				err = ferr
-			}
-			return files, st, err
-		}
-		var files bundle.Files
-		var st codegen.Stats
-		if f.boolean("check-determinism") {
-			files, st, err = checkDeterminism(cc, func(cc *codegen.Compiler) (bundle.Files, codegen.Stats, error) { return build(cc, nil) })
-		} else {
-			files, st, err = build(cc, o)
-		}
-		if err != nil {
-			return err
-		}
-		tm.Codegen += st.Lowering.Seconds()
-		tm.LLVM += st.LLVM.Seconds()
-		tm.Link += st.Link.Seconds()
 		b.Code[t.Name] = files
 		b.Manifest.Targets = append(b.Manifest.Targets, t.Name)
 		res.Targets = append(res.Targets, targetResult{t.Name, st.Plans, st.Kernels, st.Cached, files.CodeBytes(t.Name)})
@@ -167,7 +114,7 @@ func runCompile(e *env, f *flags, _ []string) error {
 	}
 	progress.clear()
 	if f.boolean("timings") {
-		res.Timings = &tm
+		res.Timings = &cn.times
 	}
 	if f.boolean("json") {
 		return printJSON(e.stdout, res)
