@@ -160,24 +160,24 @@ func (o *observer) count(e passes.Event, given, left []*ir.Graph) {
 	}
 }
 
-// dump writes what a pass left. The graphs of one pass are one file; of a pass on
-// the steps of many buckets each step is one, numbered as its plan is.
+// dump writes what a pass left: one file for each pass. Where there will be plans
+// of several buckets, each step has its own, numbered as its plan is.
 func (o *observer) dump(m *passes.Module, e passes.Event, left []*ir.Graph) {
-	name := fmt.Sprintf("%02d-%s.kir", len(o.rows), e.Pass.Name)
-	if e.Step >= 0 && len(m.Steps) > 1 {
-		name = fmt.Sprintf("%02d-%s.plan-%03d.kir", len(o.rows), e.Pass.Name, e.Step)
-	}
-	if e.Pass.Name == "bind" && len(m.Steps) > 1 {
+	name := fmt.Sprintf("%02d-%s", len(o.rows), e.Pass.Name)
+	numbered := func(i int) string { return fmt.Sprintf("%s.plan-%03d.kir", name, i) }
+	several := m.Backend != nil && len(m.Steps) > 1
+	switch {
+	case several && e.Step >= 0:
+		o.write(numbered(e.Step), os.O_TRUNC, left...)
+	case several && e.Pass.Name == "bind":
 		for i, s := range m.Steps {
-			o.write(fmt.Sprintf("%02d-%s.plan-%03d.kir", len(o.rows), e.Pass.Name, i), os.O_TRUNC, s.Graph)
+			o.write(numbered(i), os.O_TRUNC, s.Graph)
 		}
-		return
+	case o.rows[len(o.rows)-1].runs > 1: // on another graph
+		o.write(name+".kir", os.O_APPEND, left...)
+	default:
+		o.write(name+".kir", os.O_TRUNC, left...)
 	}
-	mode := os.O_TRUNC
-	if o.rows[len(o.rows)-1].runs > 1 && e.Step < 0 {
-		mode = os.O_APPEND
-	}
-	o.write(name, mode, left...)
 }
 
 func (o *observer) write(name string, mode int, graphs ...*ir.Graph) {

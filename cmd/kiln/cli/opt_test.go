@@ -152,6 +152,22 @@ func TestOptFiles(t *testing.T) {
 	}
 }
 
+// The graphs of one pass are one file, also those of a pass on steps.
+func TestOptFilesOfEntries(t *testing.T) {
+	dir := t.TempDir()
+	two := twiceDone + strings.Replace(twiceDone, "@step", "@other", 1)
+	for range 2 { // what was there goes
+		if r := optWith(t, two, "--dump-dir", dir, "--passes", "cse,test-gate"); r.code != 0 || r.stdout != two {
+			t.Fatalf("%+v", r)
+		}
+	}
+	for _, name := range []string{"03-cse.kir", "04-test-gate.kir"} {
+		if got := string(readFile(t, filepath.Join(dir, name))); got != two {
+			t.Errorf("%s:\n%s", name, got)
+		}
+	}
+}
+
 func TestOptSplit(t *testing.T) {
 	broken := strings.Replace(twice, "exp %x", "exp %z", 1)
 	odd := strings.Replace(twice, "exp %x : f32[T,2]", "exp %x : f32[T,3]", 1)
@@ -271,6 +287,9 @@ func TestReproducerOfRun(t *testing.T) {
 	t.Chdir(t.TempDir())
 	kiln(t, "run", "--model", model, "--prompt", "x", "--passes", "test-break").failed(t, exitFailed, "pass test-break: left a broken graph", "try: kiln opt kiln-reproducer-test-break-prefill.kir --passes test-break\n")
 	kiln(t, "opt", "kiln-reproducer-test-break-prefill.kir", "--passes", "test-break").failed(t, exitFailed, "pass test-break: left a broken graph")
+	kiln(t, "explain", "--model", model, "--target", "gfx942", "--passes", "test-step-panic").
+		failed(t, exitFailed, "pass test-step-panic: panic: no step", "try: kiln opt kiln-reproducer-test-step-panic-decode.kir --passes test-step-panic --target gfx942\n")
+	kiln(t, "opt", "kiln-reproducer-test-step-panic-decode.kir", "--passes", "test-step-panic", "--target", "gfx942").failed(t, exitFailed, "panic: no step")
 }
 
 func TestPasses(t *testing.T) {

@@ -37,6 +37,9 @@ func init() {
 	} {
 		register(p, "")
 	}
+	register(passes.Pass{Name: "test-step-panic", Doc: "Panics on a step.", On: passes.Steps, Graph: func(*passes.Context, *ir.Graph) (*ir.Graph, error) {
+		panic("no step")
+	}}, "select-kernels")
 	register(passes.Pass{Name: "test-gate", Doc: "Wants T.", On: passes.Steps, Graph: func(c *passes.Context, g *ir.Graph) (*ir.Graph, error) {
 		if len(g.Syms) > 0 {
 			c.Remark(passes.Missed, g.Ops[0], "%s unbound", g.Syms[0])
