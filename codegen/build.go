@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/kiln-project/kiln/codegen/bundle"
@@ -25,8 +26,8 @@ func (e Emit) any() bool { return e.KIR || e.LL || e.Asm }
 
 // Build compiles the buckets of a module, on which passes.Run was called for the
 // target, and returns the target's part of a bundle. What the cache has of the
-// same graphs, made by this very program and LLVM, is not made again; what is to
-// be emitted always is.
+// same graphs, made by this very program and LLVM, is not made again, unless
+// something is to be emitted or the config has a Trace.
 func (c *Compiler) Build(ctx context.Context, t *target.Target, m *passes.Module, buckets []passes.Bucket, emit Emit) (bundle.Files, Stats, error) {
 	if m.Target != t.ForPasses() {
 		return nil, Stats{}, fmt.Errorf("the passes on graphs ran for target %q, not %s: give passes.Module the Target that its ForPasses makes", m.Target.Name, t.Name)
@@ -35,7 +36,7 @@ func (c *Compiler) Build(ctx context.Context, t *target.Target, m *passes.Module
 	if err != nil {
 		return nil, Stats{}, err
 	}
-	if !emit.any() {
+	if !emit.any() && m.Config.Trace == nil { // who listens wants every pass to run
 		if files, st, ok := c.cached(key, t); ok {
 			return files, st, nil
 		}
@@ -43,6 +44,9 @@ func (c *Compiler) Build(ctx context.Context, t *target.Target, m *passes.Module
 	start := time.Now()
 	u := NewUnit(t)
 	u.Interrupted = ctx.Err
+	for _, form := range c.Disable {
+		u.Disable[form] = true
+	}
 	if err := passes.Lower(m, buckets, u); err != nil {
 		return nil, Stats{}, err
 	}
@@ -78,7 +82,8 @@ func (c *Compiler) buildKey(t *target.Target, m *passes.Module, buckets []passes
 	if err != nil {
 		return "", err
 	}
-	parts := []string{"build", Version, self, c.Tools.ID(), fmt.Sprintf("%+v", *t), fmt.Sprint(c.version(t)), m.Config.Key()}
+	parts := []string{"build", Version, self, c.Tools.ID(), fmt.Sprintf("%+v", *t), fmt.Sprint(c.version(t)), m.Config.Key(),
+		"disable " + strings.Join(slices.Sorted(slices.Values(c.Disable)), ",")}
 	for _, g := range m.Entries {
 		parts = append(parts, ir.Text(g))
 	}

@@ -121,3 +121,61 @@ func TestBuildCache(t *testing.T) {
 		t.Errorf("the second build has other files:\n%s", d)
 	}
 }
+
+// TestBuildDisable: a disabled form is not chosen, and neither it nor another
+// config of the passes is served what was built without; who listens to the passes
+// hears them although the cache has everything.
+func TestBuildDisable(t *testing.T) {
+	tools, err := llvm.Find(t.Context(), llvm.FindOptions{})
+	if err != nil {
+		t.Skipf("no LLVM (run make toolchain): %v", err)
+	}
+	lc, err := llvm.New(t.Context(), tools, llvm.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer lc.Close()
+	tg, err := target.Lookup("gfx950")
+	if err != nil {
+		t.Fatal(err)
+	}
+	build := func(c *Compiler, config passes.Config) (bundle.Files, Stats) {
+		t.Helper()
+		b := ir.NewBuilder("norm")
+		x := b.Input("x", ir.T(ir.BF16, ir.Int(4), ir.Int(8)))
+		w := b.Weight("w", ir.T(ir.BF16, ir.Int(8)))
+		b.Output("y", b.Op1("rms_norm", ir.Attrs{{Key: "eps", Val: 1e-6}}, x, w))
+		g, err := b.Finish()
+		if err != nil {
+			t.Fatal(err)
+		}
+		m := &passes.Module{Entries: []*ir.Graph{g}, Config: config}
+		files, st, err := c.Build(t.Context(), tg, m, []passes.Bucket{{Entry: "norm"}}, Emit{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return files, st
+	}
+	c := &Compiler{Tools: tools, LLVM: lc, Cache: OpenCache(t.TempDir())}
+	whole, _ := build(c, passes.Config{})
+	without := *c
+	without.Disable = []string{"rms_norm"}
+	files, st := build(&without, passes.Config{})
+	if m, err := files.DecodeModule(tg.Name); err != nil || st.WholeHit || len(m.Decomposed) != 1 || m.Decomposed[0].Rejected[0].Reason != "disabled" {
+		t.Errorf("without rms_norm: %+v, error %v, module %+v", st, err, m)
+	}
+	if _, st := build(c, passes.Config{Disable: []string{"cse"}}); st.WholeHit {
+		t.Error("another config hit the entry of the default")
+	}
+	heard := 0
+	again, st := build(c, passes.Config{Trace: func(passes.Event) { heard++ }})
+	if st.WholeHit || heard == 0 {
+		t.Errorf("with a trace: %+v, %d events", st, heard)
+	}
+	if d := cmp.Diff(whole, again); d != "" {
+		t.Errorf("the trace changes the files:\n%s", d)
+	}
+	if _, st := build(c, passes.Config{}); !st.WholeHit {
+		t.Error("the default is not in the cache")
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"runtime"
 	"strconv"
 	"sync"
@@ -48,6 +49,11 @@ type Compiler struct {
 	// CodeObjectVersion is that of AMDGPU code objects, one of CodeObjectVersions;
 	// 0 is the first of them. Other targets have none.
 	CodeObjectVersion int
+	// Disable are kernel forms that must not be chosen.
+	Disable []string
+	// Seed, if not 0, has kernels compiled in a random order by a random number of
+	// workers: the code must not depend on it.
+	Seed uint64
 	// Progress, if set, hears how many of how many kernels are done.
 	Progress func(done, total int)
 }
@@ -146,11 +152,12 @@ func (c *Compiler) objects(parent context.Context, u *Unit, as llvm.Output, vers
 	objs, errs := make([][]byte, len(keys)), make([]error, len(keys))
 	var mu sync.Mutex
 	done, cached := 0, 0
+	order, workers := c.schedule(len(keys))
 	next := make(chan int)
 	var wg sync.WaitGroup
 	ctx, stop := context.WithCancel(parent) // at the first error: what else was begun is of no use
 	defer stop()
-	for range min(runtime.GOMAXPROCS(0), len(keys)) {
+	for range workers {
 		wg.Go(func() {
 			for i := range next {
 				if ctx.Err() != nil {
@@ -173,7 +180,7 @@ func (c *Compiler) objects(parent context.Context, u *Unit, as llvm.Output, vers
 			}
 		})
 	}
-	for i := range keys {
+	for _, i := range order {
 		next <- i
 	}
 	close(next)
@@ -187,6 +194,19 @@ func (c *Compiler) objects(parent context.Context, u *Unit, as llvm.Output, vers
 		}
 	}
 	return objs, cached, nil
+}
+
+// schedule says in which order n kernels are compiled, and how many at a time.
+func (c *Compiler) schedule(n int) (order []int, workers int) {
+	workers = min(runtime.GOMAXPROCS(0), n)
+	if c.Seed != 0 {
+		r := rand.New(rand.NewPCG(c.Seed, 0))
+		return r.Perm(n), 1 + r.IntN(2*workers)
+	}
+	for i := range n {
+		order = append(order, i)
+	}
+	return order, workers
 }
 
 func (c *Compiler) object(ctx context.Context, t *target.Target, k *Kernel, as llvm.Output, version int, key string) ([]byte, bool, error) {

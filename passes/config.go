@@ -25,6 +25,9 @@ type Config struct {
 	// Shuffle, if not 0, is the seed of a random order of each graph's ops, another
 	// valid one before every pass: no result may depend on it.
 	Shuffle uint64
+	// VerifyEach also finds passes that change the graph that they were given: after
+	// every application all graphs are verified. It changes no result.
+	VerifyEach bool
 	// Trace, if set, hears of every application.
 	Trace func(Event)
 }

@@ -40,7 +40,7 @@ func fnuzWeights(c *Context, g *ir.Graph) (*ir.Graph, error) {
 				}
 			}
 		}
-		for i, r := range b.Op(op.Def.Name, op.Attrs, args...) {
+		for i, r := range repeat(b, op, args) {
 			moved[op.Results[i]] = r
 		}
 		if err := b.Err(); err != nil {

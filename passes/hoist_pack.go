@@ -87,8 +87,7 @@ func (h *hoister) entry(g *ir.Graph) (*ir.Graph, bool, error) {
 		for i, a := range op.Args {
 			args[i] = get(a)
 		}
-		b.At(op.Loc)
-		for i, r := range b.Op(op.Def.Name, op.Attrs, args...) {
+		for i, r := range repeat(b, op, args) {
 			moved[op.Results[i]] = r
 		}
 		if err := b.Err(); err != nil {

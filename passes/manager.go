@@ -4,6 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"path"
+	"path/filepath"
+	"runtime"
+	"strings"
 	"time"
 
 	"github.com/kiln-project/kiln/ir"
@@ -11,22 +15,35 @@ import (
 
 // Event tells of one application of a pass: on one graph, or on the module.
 type Event struct {
-	Pass  *Pass
+	Pass *Pass
+	// N numbers the applications of optional passes from 1, as Bisect counts them;
+	// 0 for a required pass.
+	N     int
 	Graph string // "" for the module
+	Step  int    // of a pass on steps: which of them; -1 for the module or an entry
 	// Before and After are the graphs; nil for the module. They are one pointer if
 	// nothing changed.
 	Before, After *ir.Graph
-	Took          time.Duration
+	// Given and Left are the graphs before and after a pass on the module, the pack
+	// graph last; nil for a graph. What bind leaves are the steps.
+	Given, Left []*ir.Graph
+	Took        time.Duration
 	// Skipped: the config's Bisect ends before it.
 	Skipped bool
+	// Err: the pass failed, and there is no After.
+	Err error
 }
 
-// Error is a pass that failed, panicked or left a broken graph. Before is the
-// graph that it was given, if it was given one.
+// Error is a pass that failed, panicked or left a broken graph.
 type Error struct {
 	Pass   string
-	Before *ir.Graph
-	Err    error
+	Before *ir.Graph   // the graph that it was given, if it was given one
+	Given  []*ir.Graph // those that a pass on the module was given
+	Module *Module     // whose target and config it ran with
+	// Bug: it panicked or left a broken graph, which is never the user's doing.
+	Bug   bool
+	Stack []string // of a panic: function (file:line), innermost first
+	Err   error
 }
 
 func (e *Error) Error() string { return fmt.Sprintf("pass %s: %v", e.Pass, e.Err) }
@@ -34,7 +51,7 @@ func (e *Error) Unwrap() error { return e.Err }
 
 // Run applies the passes on graphs, in order, and verifies each graph after each
 // pass.
-func Run(m *Module) error { return run(m, Graphs) }
+func Run(m *Module) error { return run(m, stage(Graphs)) }
 
 // Lower applies the passes on steps: it binds the entries to the buckets and has
 // the backend turn them into plans.
@@ -43,16 +60,54 @@ func Lower(m *Module, buckets []Bucket, b Backend) error {
 		return errors.New("passes.Lower: no backend: a target's is codegen.NewUnit")
 	}
 	m.Buckets, m.Backend = buckets, b
-	return run(m, Steps)
+	return run(m, stage(Steps))
 }
 
-func run(m *Module, on Stage) error {
+// Optimize applies the passes on steps that make graphs of graphs: those before
+// select-kernels. Without buckets the steps are the entries as they are, and what
+// needs a number that a symbol stands for does not apply.
+func Optimize(m *Module, buckets []Bucket) error {
+	m.Buckets, m.Steps = buckets, nil
+	var list []*Pass
+	for _, p := range stage(Steps) {
+		if p.Name == selectKernelsName {
+			break
+		}
+		if p.Name != bindName || len(buckets) > 0 {
+			list = append(list, p)
+		}
+	}
+	if len(buckets) == 0 {
+		for _, g := range m.Entries {
+			m.Steps = append(m.Steps, &Step{Graph: g, Bind: map[string]int{}})
+		}
+	}
+	return run(m, list)
+}
+
+// Passes that the manager knows.
+const (
+	bindName          = "bind"
+	selectKernelsName = "select-kernels"
+)
+
+// stage lists the passes of a stage.
+func stage(on Stage) []*Pass {
+	var list []*Pass
+	for i := range Table {
+		if Table[i].On == on {
+			list = append(list, &Table[i])
+		}
+	}
+	return list
+}
+
+func run(m *Module, list []*Pass) error {
 	if err := m.Config.Check(); err != nil {
 		return err
 	}
-	for i := range Table {
-		p := &Table[i]
-		if p.On != on || !m.Config.runs(p) {
+	for _, p := range list {
+		if !m.Config.runs(p) {
 			continue
 		}
 		if err := runOne(p, m); err != nil {
@@ -70,29 +125,29 @@ func runOne(p *Pass, m *Module) error {
 	}
 	var err error
 	if p.On == Steps {
-		for _, s := range m.Steps {
-			if s.Graph, err = c.apply(p, s.Graph); err != nil {
+		for i, s := range m.Steps {
+			if s.Graph, err = c.apply(p, s.Graph, i); err != nil {
 				return err
 			}
 		}
 		return nil
 	}
 	for i, g := range m.Entries {
-		if m.Entries[i], err = c.apply(p, g); err != nil {
+		if m.Entries[i], err = c.apply(p, g, -1); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// skips counts an application, and reports whether the bisection ends before it.
-func (c *Context) skips(p *Pass) bool {
+// count numbers an application, and reports whether the bisection ends before it.
+func (c *Context) count(p *Pass) (n int, skipped bool) {
 	if p.Required {
-		return false
+		return 0, false
 	}
 	c.Module.applied++
 	b := c.Module.Config.Bisect
-	return b != nil && c.Module.applied > *b
+	return c.Module.applied, b != nil && c.Module.applied > *b
 }
 
 func (c *Context) trace(e Event) {
@@ -102,10 +157,11 @@ func (c *Context) trace(e Event) {
 }
 
 // apply runs a pass on a graph and verifies what it returns.
-func (c *Context) apply(p *Pass, g *ir.Graph) (*ir.Graph, error) {
+func (c *Context) apply(p *Pass, g *ir.Graph, step int) (*ir.Graph, error) {
 	c.graph = g.Name
-	if c.skips(p) {
-		c.trace(Event{Pass: p, Graph: g.Name, Before: g, After: g, Skipped: true})
+	e := Event{Pass: p, Graph: g.Name, Step: step, Before: g, After: g}
+	if e.N, e.Skipped = c.count(p); e.Skipped {
+		c.trace(e)
 		return g, nil
 	}
 	if seed := c.Module.Config.Shuffle; seed != 0 {
@@ -115,57 +171,131 @@ func (c *Context) apply(p *Pass, g *ir.Graph) (*ir.Graph, error) {
 		}
 		g = shuffled
 	}
+	before := ""
+	if c.Module.Config.VerifyEach {
+		before = ir.Text(g)
+	}
 	start := time.Now()
 	out, err := protect(func() (*ir.Graph, error) { return p.Graph(c, g) })
-	took := time.Since(start)
+	e.Before, e.Took = g, time.Since(start)
 	if err == nil && out != g {
-		if verr := ir.Verify(out); verr != nil {
-			err = fmt.Errorf("left a broken graph: %w", verr)
+		err = broken(ir.Verify(out))
+	}
+	if err == nil && c.Module.Config.VerifyEach {
+		if ir.Text(g) != before {
+			err = &bug{err: errors.New("changed the graph that it was given")}
+		} else {
+			err = c.verifyAll()
 		}
 	}
 	if err != nil {
-		return g, &Error{p.Name, g, err}
+		e.After, e.Err = nil, err
+		c.trace(e)
+		return g, c.failed(p, g, nil, err)
 	}
-	c.trace(Event{Pass: p, Graph: g.Name, Before: g, After: out, Took: took})
+	e.After = out
+	c.trace(e)
 	return out, nil
 }
 
 // module runs a pass on the module. Of the passes on steps only bind makes graphs,
 // and ir.Bind verifies them.
 func (c *Context) module(p *Pass) error {
-	if c.skips(p) {
-		c.trace(Event{Pass: p, Skipped: true})
+	e := Event{Pass: p, Step: -1, Given: c.Module.graphs()}
+	if e.N, e.Skipped = c.count(p); e.Skipped {
+		e.Left = e.Given
+		c.trace(e)
 		return nil
 	}
 	start := time.Now()
 	_, err := protect(func() (*ir.Graph, error) { return nil, p.Module(c) })
-	if err == nil && p.On == Graphs {
-		for _, g := range c.Module.graphs() {
-			if verr := ir.Verify(g); verr != nil && err == nil {
-				err = fmt.Errorf("left a broken graph: %w", verr)
-			}
-		}
+	e.Took = time.Since(start)
+	if err == nil && (p.On == Graphs || c.Module.Config.VerifyEach) {
+		err = c.verifyAll()
 	}
 	if err != nil {
-		return &Error{p.Name, nil, err}
+		e.Err = err
+		c.trace(e)
+		return c.failed(p, nil, e.Given, err)
 	}
-	c.trace(Event{Pass: p, Took: time.Since(start)})
+	e.Left = c.Module.graphs()
+	c.trace(e)
 	return nil
+}
+
+// verifyAll verifies every graph of the module.
+func (c *Context) verifyAll() error {
+	for _, g := range c.Module.graphs() {
+		if err := broken(ir.Verify(g)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *Context) failed(p *Pass, before *ir.Graph, given []*ir.Graph, err error) error {
+	out := &Error{Pass: p.Name, Before: before, Given: given, Module: c.Module, Err: err}
+	var b *bug
+	if errors.As(err, &b) {
+		out.Bug, out.Stack = true, b.stack
+	}
+	return out
+}
+
+// bug is a panic, or a breach of what the manager asks of a pass.
+type bug struct {
+	err   error
+	stack []string
+}
+
+func (b *bug) Error() string { return b.err.Error() }
+func (b *bug) Unwrap() error { return b.err }
+
+// broken makes an error of what the verifier found; nil stays nil.
+func broken(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &bug{err: fmt.Errorf("left a broken graph: %w", err)}
 }
 
 // protect turns a panic of a pass into an error.
 func protect(f func() (*ir.Graph, error)) (g *ir.Graph, err error) {
 	defer func() {
 		if r := recover(); r != nil {
-			err = fmt.Errorf("panic: %v", r)
+			err = &bug{fmt.Errorf("panic: %v", r), panicStack()}
 		}
 	}()
 	return f()
 }
 
-// graphs are the entries and the pack graph.
+// panicStack lists the calls from the panic out to protect. Files are without
+// their folders, so that the text is the same wherever Kiln was built.
+func panicStack() []string {
+	pcs := make([]uintptr, 64)
+	frames := runtime.CallersFrames(pcs[:runtime.Callers(3, pcs)])
+	var out []string
+	for {
+		f, more := frames.Next()
+		name := path.Base(f.Function)
+		if strings.HasPrefix(name, "passes.protect") || !more {
+			return out
+		}
+		if !strings.HasPrefix(name, "runtime.") {
+			out = append(out, fmt.Sprintf("%s (%s:%d)", name, filepath.Base(f.File), f.Line))
+		}
+	}
+}
+
+// graphs are the entries, or once there are steps those, and the pack graph.
 func (m *Module) graphs() []*ir.Graph {
-	all := append([]*ir.Graph{}, m.Entries...)
+	var all []*ir.Graph
+	for _, s := range m.Steps {
+		all = append(all, s.Graph)
+	}
+	if len(all) == 0 {
+		all = append(all, m.Entries...)
+	}
 	if m.Pack != nil {
 		all = append(all, m.Pack)
 	}

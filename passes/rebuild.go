@@ -28,8 +28,18 @@ func rebuild(b *ir.Builder, v *ir.Value, get func(*ir.Value) *ir.Value, into map
 	for i, a := range v.Op.Args {
 		args[i] = get(a)
 	}
-	b.At(v.Op.Loc)
-	for i, r := range b.Op(v.Op.Def.Name, v.Op.Attrs, args...) {
+	for i, r := range repeat(b, v.Op, args) {
 		into[v.Op.Results[i]] = r
 	}
+}
+
+// repeat makes an op again, on other operands, with its place in the model and in
+// the text.
+func repeat(b *ir.Builder, op *ir.Op, args []*ir.Value) []*ir.Value {
+	b.At(op.Loc)
+	out := b.Op(op.Def.Name, op.Attrs, args...)
+	if b.Err() == nil {
+		out[0].Op.Pos = op.Pos
+	}
+	return out
 }

@@ -7,6 +7,7 @@ var Table = []Pass{
 	{Name: "fuse-rope", Doc: "Makes one op of a row's norm, rope, Hadamard rotation and cache rounding.", Graph: fuseRope},
 	{Name: "cse", Doc: "Computes equal values once.", Graph: cse},
 	{Name: "dce", Doc: "Drops ops whose results nothing uses.", Graph: dce},
+	{Name: "perturb", Doc: "Check: multiplies every f32 result by 1 + 2^-20, to show what hangs on last bits.", Off: true, Graph: perturb},
 
 	{Name: "bind", Doc: "Gives the symbols of an entry the integers of every bucket.", Required: true, On: Steps, Module: bind},
 	{Name: "fuse-hc", Doc: "Makes one op of hc_post of a sublayer, and hc_pre and the norm of the next.", On: Steps, Graph: fuseHC},
@@ -21,6 +22,7 @@ var Orders = []Order{
 	{"hoist-pack", "cse", "tables that hoist-pack merges make their gathers equal"},
 	{"hoist-pack", "fuse-rope", "a weight that is packed is a weight again, and no result"},
 	{"cse", "dce", "what was computed twice leaves its operands without use"},
+	{"cse", "perturb", "values that are computed once are perturbed once"},
 	{"bind", "fuse-hc", "its threshold is compared with an integer number of tokens"},
 	{"fuse-hc", "select-kernels", "a fused op needs a kernel, and launches are not fused"},
 	{"bind", "select-kernels", "kernels are chosen for integer shapes"},

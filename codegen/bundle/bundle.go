@@ -53,6 +53,19 @@ type Settings struct {
 	Prefill   []int  `json:"prefill"`
 	// CodeObjectVersion is that of the AMDGPU targets; 0 without any.
 	CodeObjectVersion int `json:"code_object_version,omitempty"`
+	// Passes is nil for the default pipeline with every kernel form.
+	Passes *Passes `json:"passes,omitempty"`
+}
+
+// Passes says how passes and kernel forms were chosen. Names are sorted.
+type Passes struct {
+	Pipeline       string         `json:"pipeline,omitempty"`
+	Only           []string       `json:"only,omitempty"`
+	Disable        []string       `json:"disable,omitempty"`
+	DisableKernels []string       `json:"disable_kernels,omitempty"`
+	Set            map[string]int `json:"set,omitempty"` // thresholds
+	Bisect         *int           `json:"bisect,omitempty"`
+	Shuffle        uint64         `json:"shuffle,omitempty"`
 }
 
 // Bundle is a whole bundle in memory.

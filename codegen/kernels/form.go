@@ -1,6 +1,9 @@
 package kernels
 
 import (
+	"maps"
+	"slices"
+
 	"github.com/kiln-project/kiln/codegen/kernel"
 	"github.com/kiln-project/kiln/codegen/target"
 	"github.com/kiln-project/kiln/ir"
@@ -74,6 +77,9 @@ func register(fs ...*Form) {
 
 // For lists the forms of an op, best first.
 func For(op string) []*Form { return forms[op] }
+
+// Ops lists the ops that have forms, sorted.
+func Ops() []string { return slices.Sorted(maps.Keys(forms)) }
 
 // always matches every op on every target.
 func always(*ir.Op, *target.Target) string { return "" }

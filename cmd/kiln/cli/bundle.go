@@ -38,6 +38,9 @@ func openBundle(f *flags, path string, c *dsv4.Config, o *dsv4.Options) (*compil
 	if o.Taps && !set.Taps {
 		return nil, differs("taps", "none", "hidden")
 	}
+	if err := checkBundlePasses(f, path, set.Passes); err != nil {
+		return nil, err
+	}
 	compiled, err := dsv4.ParseConfig(b.Config, path+"/config.json")
 	if err != nil {
 		return nil, refuse(err, "")

@@ -78,6 +78,11 @@ func run(outside *env, args []string) int {
 	if err == nil {
 		return exitOK
 	}
+	return tell(e.stderr, err)
+}
+
+// tell writes an error, with what to try next, and returns its exit code.
+func tell(w io.Writer, err error) int {
 	code, hint := exitFailed, ""
 	var c *codedError
 	var unsupported *weights.UnsupportedError
@@ -86,9 +91,9 @@ func run(outside *env, args []string) int {
 	} else if errors.As(err, &unsupported) {
 		code = exitRefused
 	}
-	fmt.Fprintf(e.stderr, "kiln: %s\n", oneLine(err))
+	fmt.Fprintf(w, "kiln: %s\n", oneLine(err))
 	if hint != "" {
-		fmt.Fprintf(e.stderr, "  try: %s\n", hint)
+		fmt.Fprintf(w, "  try: %s\n", hint)
 	}
 	return code
 }
@@ -197,9 +202,9 @@ type command struct {
 	short string
 	long  string
 	nargs int
-	// bare: it can also be run without its arguments.
-	bare bool
-	run  func(e *env, f *flags, args []string) error
+	// optional: the argument may be left out.
+	optional bool
+	run      func(e *env, f *flags, args []string) error
 }
 
 // commands is the table of commands, in the order of --help.
@@ -209,9 +214,13 @@ var commands = []command{
 	{name: "tokenize", short: "turn standard input into token ids", long: tokenizeHelp, run: runTokenize},
 	{name: "compare", args: "A.safetensors B.safetensors", short: "compare tensors of two files", long: compareHelp, nargs: 2, run: runCompare},
 	{name: "dump", short: "print a graph as .kir text", long: dumpHelp, run: runDump},
+	{name: "opt", args: "[FILE.kir|-]", short: "run passes on a .kir text", long: optHelp, nargs: 1, optional: true, run: runOpt},
+	{name: "passes", short: "list passes, thresholds and kernel forms", long: passesHelp, run: runPasses},
+	{name: "explain", short: "say what the passes did to each layer, and what it saved", long: explainHelp, run: runExplain},
+	{name: "bisect", short: "find the pass application that breaks a command", long: bisectHelp, run: runBisect},
 	{name: "compile", short: "compile a model to native code", long: compileHelp, run: runCompile},
 	{name: "inspect", args: "FILE", short: "say what a code object holds", long: inspectHelp, nargs: 1, run: runInspect},
-	{name: "view", args: "[FILE.kir]", short: "write passes, plan and kernels as an HTML page", long: viewHelp, nargs: 1, bare: true, run: runView},
+	{name: "view", args: "[FILE.kir]", short: "write passes, plan and kernels as an HTML page", long: viewHelp, nargs: 1, optional: true, run: runView},
 	{name: "cache", args: "clean", short: "remove cached kernels", long: cacheHelp, nargs: 1, run: runCache},
 	{name: "doctor", short: "say what kiln finds on this machine", long: doctorHelp, run: runDoctor},
 	{name: "version", short: "print the version", long: "Prints the version of kiln and of the Go toolchain that built it.", run: runVersion},
@@ -227,7 +236,7 @@ func (c command) build(e *env) *cobra.Command {
 	cc.Args = noArgs(c.name)
 	if c.nargs > 0 {
 		cc.Args = func(_ *cobra.Command, args []string) error {
-			if len(args) != c.nargs && !(c.bare && len(args) == 0) {
+			if len(args) > c.nargs || len(args) < c.nargs && !c.optional {
 				word := "arguments"
 				if c.nargs == 1 {
 					word = "argument"
@@ -244,7 +253,7 @@ func (c command) build(e *env) *cobra.Command {
 		if err := f.required(); err != nil {
 			return err
 		}
-		return c.run(e, f, args)
+		return reproduce(f, c.run(e, f, args))
 	}
 	return cc
 }

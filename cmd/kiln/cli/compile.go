@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/kiln-project/kiln/codegen"
 	"github.com/kiln-project/kiln/codegen/bundle"
@@ -46,7 +45,7 @@ type timings struct {
 }
 
 func runCompile(e *env, f *flags, _ []string) error {
-	set, o, err := compileSettings(f)
+	set, opts, err := compileSettings(f)
 	if err != nil {
 		return err
 	}
@@ -57,6 +56,15 @@ func runCompile(e *env, f *flags, _ []string) error {
 	if set.CodeObjectVersion, err = codeObjectVersion(f, targets); err != nil {
 		return err
 	}
+	config, err := compileConfig(e, f)
+	if err != nil {
+		return err
+	}
+	disabled, err := disabledKernels(f)
+	if err != nil {
+		return err
+	}
+	set.Passes = passSettings(config, disabled)
 	dir := f.text("model")
 	c, err := loadConfig(dir)
 	if err != nil {
@@ -77,7 +85,7 @@ func runCompile(e *env, f *flags, _ []string) error {
 	if err != nil {
 		return err
 	}
-	config, err := os.ReadFile(filepath.Join(dir, "config.json"))
+	modelConfig, err := os.ReadFile(filepath.Join(dir, "config.json"))
 	if err != nil {
 		return err
 	}
@@ -86,38 +94,19 @@ func runCompile(e *env, f *flags, _ []string) error {
 		return err
 	}
 	defer done()
-	cc.CodeObjectVersion = set.CodeObjectVersion
+	cc.CodeObjectVersion, cc.Disable = set.CodeObjectVersion, disabled
 
-	b := &bundle.Bundle{Config: config, Code: map[string]bundle.Files{}, Manifest: bundle.Manifest{
+	b := &bundle.Bundle{Config: modelConfig, Code: map[string]bundle.Files{}, Manifest: bundle.Manifest{
 		Format: bundle.Format, Kiln: Version, LLVM: cc.Tools.ID(), Model: "deepseek_v4", Settings: set,
 		OrderClass: map[string]string{"prefill": "prefill", "decode": "step", "verify": "step", "draft": "step"},
 	}}
 	res := compileResult{Bundle: f.text("out"), Set: set}
-	var tm timings
+	cn := &compilation{e: e, f: f, cc: cc, c: c, opts: opts, set: set, config: config, emit: emit, progress: progress}
 	for _, t := range targets {
-		if err := cc.Tools.CheckTarget(e.ctx, t.Triple, t.CPU, t.Features); err != nil {
-			return refuse(err, "make toolchain")
-		}
-		progress.say("%s: building the graphs", t.Name)
-		start := time.Now()
-		m, err := entriesOf(c, o, t.ForPasses())
+		files, st, err := cn.target(t, len(targets) > 1)
 		if err != nil {
 			return err
 		}
-		tm.Passes += time.Since(start).Seconds()
-		layout, err := engine.LayoutOf(m.Entries[0])
-		if err != nil {
-			return err
-		}
-		progress.say("%s: planning", t.Name)
-		cc.Progress = func(n, total int) { progress.count(t.Name+": compiling kernels", n, total) }
-		files, st, err := cc.Build(e.ctx, t, m, bundleBuckets(set, layout, c), emit)
-		if err != nil {
-			return err
-		}
-		tm.Codegen += st.Lowering.Seconds()
-		tm.LLVM += st.LLVM.Seconds()
-		tm.Link += st.Link.Seconds()
 		b.Code[t.Name] = files
 		b.Manifest.Targets = append(b.Manifest.Targets, t.Name)
 		res.Targets = append(res.Targets, targetResult{t.Name, st.Plans, st.Kernels, st.Cached, files.CodeBytes(t.Name)})
@@ -128,7 +117,7 @@ func runCompile(e *env, f *flags, _ []string) error {
 	}
 	progress.clear()
 	if f.boolean("timings") {
-		res.Timings = &tm
+		res.Timings = &cn.times
 	}
 	if f.boolean("json") {
 		return printJSON(e.stdout, res)
@@ -176,6 +165,9 @@ func settingsLine(s bundle.Settings) string {
 		s.Numerics, s.MaxSeq, joinInts(s.Batch), joinInts(s.Prefill), s.Speculate, s.Layers, s.Taps)
 	if s.CodeObjectVersion > 0 {
 		line += fmt.Sprintf(", code object version %d", s.CodeObjectVersion)
+	}
+	for _, x := range describePasses(s.Passes) {
+		line += fmt.Sprintf(", %s %s", x.flag, x.value)
 	}
 	return line
 }
@@ -355,17 +347,17 @@ func bundleBuckets(set bundle.Settings, l engine.Layout, c *dsv4.Config) []passe
 
 // entriesOf builds the entries of a config and runs the passes on graphs, for a
 // target or for none in particular.
-func entriesOf(c *dsv4.Config, o dsv4.Options, t passes.Target) (*passes.Module, error) {
-	m, err := builtEntries(c, o, t)
+func entriesOf(c *dsv4.Config, o dsv4.Options, t passes.Target, config passes.Config) (*passes.Module, error) {
+	m, err := buildEntries(c, o, t, config)
 	if err != nil {
 		return nil, err
 	}
 	return m, passes.Run(m)
 }
 
-// builtEntries builds the entries of a config, before any pass.
-func builtEntries(c *dsv4.Config, o dsv4.Options, t passes.Target) (*passes.Module, error) {
-	m := &passes.Module{Target: t}
+// buildEntries builds the entries of a config, without any pass.
+func buildEntries(c *dsv4.Config, o dsv4.Options, t passes.Target, config passes.Config) (*passes.Module, error) {
+	m := &passes.Module{Target: t, Config: config}
 	for _, entry := range dsv4.Entries {
 		if entry == dsv4.Draft && c.NextN == 0 {
 			continue

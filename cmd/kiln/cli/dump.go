@@ -21,7 +21,11 @@ func runDump(e *env, f *flags, _ []string) error {
 	if err != nil {
 		return err
 	}
-	_, m, err := graphs(f.text("model"), o)
+	config, err := passConfig(f)
+	if err != nil {
+		return err
+	}
+	_, m, err := graphs(f.text("model"), o, config)
 	if err != nil {
 		return err
 	}

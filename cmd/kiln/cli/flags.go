@@ -15,7 +15,7 @@ import (
 // KILN_ variable and its default exist.
 type flagDef struct {
 	name     string // --max-new-tokens, and so KILN_MAX_NEW_TOKENS
-	def      any    // default: string, int, uint64, float64 or bool
+	def      any    // default: string, []string, int, uint64, float64 or bool
 	commands []string
 	required bool
 	arg      string // placeholder in the help text
@@ -25,7 +25,7 @@ type flagDef struct {
 
 // flagTable lists every flag of every command.
 var flagTable = []flagDef{
-	{name: "model", def: "", commands: []string{"run", "logits", "dump", "compile"}, required: true, arg: "DIR", doc: "model folder as Hugging Face ships it: config.json, *.safetensors, tokenizer.json"},
+	{name: "model", def: "", commands: []string{"run", "logits", "dump", "compile", "explain"}, required: true, arg: "DIR", doc: "model folder as Hugging Face ships it: config.json, *.safetensors, tokenizer.json"},
 	{name: "model", def: "", commands: []string{"tokenize"}, arg: "DIR", doc: "model folder with tokenizer.json"},
 	{name: "model", def: "", commands: []string{"view"}, arg: "DIR", doc: "model folder; config.json is enough"},
 	{name: "tokenizer", def: "", commands: []string{"tokenize"}, arg: "FILE", doc: "tokenizer.json, instead of --model"},
@@ -47,10 +47,10 @@ var flagTable = []flagDef{
 	{name: "out", def: "", commands: []string{"logits"}, required: true, arg: "F.safetensors", doc: "file to write"},
 
 	{name: "device", def: "", commands: []string{"run", "logits"}, arg: "D", doc: "what computes: host, native code for this CPU, or ref, the IR's own evaluator; if empty: host"},
-	{name: "numerics", def: "production", commands: []string{"run", "logits", "dump", "compile", "view"}, arg: "N", doc: "production rounds caches to fp8 and fp4 as the model was trained; unrounded keeps bf16"},
+	{name: "numerics", def: "production", commands: []string{"run", "logits", "dump", "compile", "explain", "view"}, arg: "N", doc: "production rounds caches to fp8 and fp4 as the model was trained; unrounded keeps bf16"},
 
 	{name: "decode", def: "", commands: []string{"tokenize"}, arg: "IDS", doc: "decode these ids instead of reading text; also @FILE, or F.safetensors:NAME"},
-	{name: "json", def: false, commands: []string{"run", "tokenize", "compile", "inspect", "doctor"}, doc: "print one JSON object on one line and nothing else"},
+	{name: "json", def: false, commands: []string{"run", "tokenize", "compile", "inspect", "doctor", "passes", "explain", "bisect"}, doc: "print one JSON object on one line and nothing else"},
 
 	{name: "prefix", def: "", commands: []string{"compare"}, arg: "P", doc: "names in B are P + the names in A"},
 	{name: "max-rel", def: -1.0, commands: []string{"compare"}, arg: "X", doc: "exit 4 if a relative Frobenius error is above X"},
@@ -71,14 +71,37 @@ var flagTable = []flagDef{
 	{name: "taps", def: "", commands: []string{"compile"}, arg: "hidden", doc: "also output the residual streams after every layer"},
 	{name: "emit", def: "", commands: []string{"compile"}, arg: "kir,ll,s", doc: "also keep graphs after the passes, LLVM IR, instructions, below TARGET/ir"},
 	{name: "code-object-version", def: codegen.CodeObjectVersions[0], commands: []string{"compile"}, arg: "V", doc: "of AMD targets: 5, or 6, which needs a recent ROCm"},
+	{name: "check-determinism", def: false, commands: []string{"compile"}, doc: "compile 5 times without the cache, in random orders: exit 4 if the bytes differ"},
 	{name: "timings", def: false, commands: []string{"compile"}, doc: "say what passes, codegen, LLVM and link took"},
 	{name: "out", def: "", commands: []string{"compile"}, required: true, arg: "OUT.kiln", short: "o", doc: "bundle to write"},
 
 	{name: "bundle", def: "", commands: []string{"view"}, arg: "F.kiln", doc: "show a plan of this bundle"},
 	{name: "entry", def: "", commands: []string{"view"}, arg: "E", doc: "prefill, decode, verify, draft or pack; a graph of FILE.kir if it has several"},
 	{name: "target", def: "", commands: []string{"view"}, arg: "T", doc: "plan and compile for it; if empty: passes only, or the first one of the bundle"},
-	{name: "bind", def: "", commands: []string{"view"}, arg: "T=8,B=8", doc: "integers for symbols"},
 	{name: "out", def: "", commands: []string{"view"}, required: true, arg: "PAGE.html", short: "o", doc: "page to write"},
+
+	{name: "pipeline", def: "default", commands: passCommands, arg: "P", doc: "passes that run: default, or required for those that nothing works without"},
+	{name: "passes", def: []string{}, commands: passCommands, arg: "X,Y", doc: "run these optional passes instead, in the order of the pass table"},
+	{name: "disable-pass", def: []string{}, commands: passCommands, arg: "X,Y", doc: "optional passes that do not run"},
+	{name: "set", def: []string{}, commands: passCommands, arg: "KEY=N,...", doc: "thresholds, as kiln passes lists them; may be repeated"},
+	{name: "bisect", def: 0, commands: passCommands, arg: "N", doc: "run the first N applications of optional passes only; see kiln bisect --help"},
+	{name: "bisect-log", def: "", commands: passCommands, arg: "FILE", doc: "append the number, pass and graph of each application of an optional pass"},
+	{name: "shuffle", def: uint64(0), commands: passCommands, arg: "SEED", doc: "reorder the ops of each graph before every pass: no result may depend on it; 0: no"},
+	{name: "print-before", def: []string{}, commands: dumpCommands, arg: "X,Y", doc: "print the graphs before these passes, to standard error"},
+	{name: "print-after", def: []string{}, commands: dumpCommands, arg: "X,Y", doc: "print the graphs after these passes, or after all, to standard error"},
+	{name: "print-changed", def: false, commands: dumpCommands, doc: "print each graph after each pass that changed it, to standard error"},
+	{name: "dump-dir", def: "", commands: dumpCommands, arg: "DIR", doc: "write the graphs after each pass to files NN-PASS.kir"},
+	{name: "remarks", def: "", commands: dumpCommands, arg: "F", doc: "what passes did and did not do, and why, to standard error: text, or json for lines of it"},
+	{name: "time-passes", def: false, commands: dumpCommands, doc: "a table of times and numbers of ops, to standard error"},
+	{name: "verify-each", def: false, commands: []string{"opt"}, doc: "verify all graphs after each pass, not only what it made, and that it left its input alone"},
+	{name: "split-input", def: false, commands: []string{"opt"}, doc: `take the parts between lines "// -----" as inputs of their own`},
+	{name: "bind", def: []string{}, commands: []string{"opt", "explain", "view"}, arg: "T=8,B=8", doc: "give symbols their integers"},
+	{name: "entry", def: "decode", commands: []string{"explain"}, arg: "E", doc: "prefill, decode, verify or draft"},
+	{name: "op", def: "", commands: []string{"explain"}, arg: "LOC", doc: "only what is at this place, such as layers.3.attn, with its launches"},
+	{name: "target", def: "", commands: []string{"explain"}, arg: "T", doc: "gfx942, gfx950, x86-64-v3, x86-64-v2; if empty: this CPU"},
+	{name: "target", def: "", commands: []string{"opt"}, arg: "T", doc: "what passes may know the target of; if empty: none in particular"},
+	{name: "check", def: "", commands: []string{"bisect"}, required: true, arg: "CMD", doc: "shell command that works or fails"},
+	{name: "disable-kernel", def: []string{}, commands: kernelCommands, arg: "F,F2", doc: "kernel forms that must not be chosen, as kiln passes lists them"},
 
 	{name: "bundle", def: "", commands: []string{"run", "logits"}, arg: "F.kiln", doc: "run this bundle, compiled for host; if empty, device host compiles what it needs"},
 	{name: "cache-dir", def: "", commands: []string{"run", "logits", "compile", "view", "cache"}, arg: "DIR", doc: "where compiled kernels are kept; if empty: kiln in the user's cache folder"},
@@ -117,6 +140,8 @@ func newFlags(command string, set *pflag.FlagSet) *flags {
 		switch v := d.def.(type) {
 		case string:
 			set.StringP(d.name, d.short, v, d.doc)
+		case []string:
+			set.StringSliceP(d.name, d.short, v, d.doc)
 		case int:
 			set.IntP(d.name, d.short, v, d.doc)
 		case uint64:
@@ -217,7 +242,16 @@ func (f *flags) oneOf(names ...string) (string, error) {
 	return cmd[0], nil
 }
 
-func (f *flags) text(name string) string { return f.set.Lookup(name).Value.String() }
+// text is a flag's value; that of a flag which the command lacks is empty.
+func (f *flags) text(name string) string {
+	if x := f.set.Lookup(name); x != nil {
+		return x.Value.String()
+	}
+	return ""
+}
+
+// list is the value of a flag that takes several, separated by commas or repeated.
+func (f *flags) list(name string) []string { v, _ := f.set.GetStringSlice(name); return v }
 
 func (f *flags) boolean(name string) bool { v, _ := f.set.GetBool(name); return v }
 func (f *flags) number(name string) int   { v, _ := f.set.GetInt(name); return v }

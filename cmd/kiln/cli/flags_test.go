@@ -72,6 +72,8 @@ func TestFlagDefaults(t *testing.T) {
 			switch d.def.(type) {
 			case string:
 				got = f.text(d.name)
+			case []string:
+				got = f.list(d.name)
 			case int:
 				got = f.number(d.name)
 			case uint64:
@@ -81,7 +83,7 @@ func TestFlagDefaults(t *testing.T) {
 			case bool:
 				got = f.boolean(d.name)
 			}
-			if got != d.def || f.given(d.name) {
+			if !reflect.DeepEqual(got, d.def) || f.given(d.name) {
 				t.Errorf("%s --%s: default %v, given %v; the table says %v", c.name, d.name, got, f.given(d.name), d.def)
 			}
 		}

@@ -15,12 +15,12 @@ import (
 )
 
 // graphs builds and prepares every entry of a model from its config alone.
-func graphs(dir string, o dsv4.Options) (*dsv4.Config, *passes.Module, error) {
+func graphs(dir string, o dsv4.Options, config passes.Config) (*dsv4.Config, *passes.Module, error) {
 	c, err := loadConfig(dir)
 	if err != nil {
 		return nil, nil, err
 	}
-	m, err := entriesOf(c, o, passes.Target{})
+	m, err := entriesOf(c, o, passes.Target{}, config)
 	return c, m, err
 }
 
@@ -72,6 +72,14 @@ func openModel(e *env, f *flags, taps bool, progress *progress) (*session, place
 	if err != nil {
 		return nil, nil, err
 	}
+	config, err := passConfig(f)
+	if err != nil {
+		return nil, nil, err
+	}
+	disabled, err := disabledKernels(f)
+	if err != nil {
+		return nil, nil, err
+	}
 	dir := f.text("model")
 	c, err := loadConfig(dir)
 	if err != nil {
@@ -82,16 +90,19 @@ func openModel(e *env, f *flags, taps bool, progress *progress) (*session, place
 		if compiled, err = openBundle(f, path, c, &o); err != nil {
 			return nil, nil, err
 		}
+		config = passes.Config{Pipeline: "required"} // the bundle has its plans; the graphs only say the layout
 	}
-	var traits passes.Target
+	var t passes.Target
 	if dev.name == "host" {
-		t, err := hostTarget()
+		host, err := hostTarget()
 		if err != nil {
 			return nil, nil, err
 		}
-		traits = t.ForPasses()
+		t = host.ForPasses()
+	} else if len(disabled) > 0 {
+		return nil, nil, refuse(fmt.Errorf("%s: device %s has no kernels", f.origins("disable-kernel"), dev.name), "--device host")
 	}
-	m, err := entriesOf(c, o, traits)
+	m, err := entriesOf(c, o, t, config)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -120,7 +131,7 @@ func openModel(e *env, f *flags, taps bool, progress *progress) (*session, place
 		}
 		var exec engine.Executor
 		if dev.name == "host" {
-			h, err := openHost(e, f, dev, m, hostBuckets(layout, prompt, positions, draft), src, progress)
+			h, err := openHost(e, f, dev, m, disabled, hostBuckets(layout, prompt, positions, draft), src, progress)
 			if err != nil {
 				return nil, err
 			}

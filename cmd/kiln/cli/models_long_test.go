@@ -19,6 +19,7 @@ import (
 	"github.com/kiln-project/kiln/codegen/object"
 	"github.com/kiln-project/kiln/codegen/plan"
 	"github.com/kiln-project/kiln/codegen/target"
+	"github.com/kiln-project/kiln/passes"
 	"github.com/kiln-project/kiln/runtime/engine"
 )
 
@@ -37,7 +38,7 @@ func defaultUnit(t *testing.T, model string, tg *target.Target) *codegen.Unit {
 	if err := applyLimits(c, &set); err != nil {
 		t.Fatal(err)
 	}
-	m, err := entriesOf(c, o, tg.ForPasses())
+	m, err := entriesOf(c, o, tg.ForPasses(), passes.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -103,7 +103,7 @@ func prefillSizes(n int) []int {
 }
 
 // openHost compiles the buckets for this CPU and binds the weights.
-func openHost(e *env, f *flags, dev device, m *passes.Module, buckets []passes.Bucket, src engine.CheckpointSource, progress *progress) (*host.Executor, error) {
+func openHost(e *env, f *flags, dev device, m *passes.Module, disabled []string, buckets []passes.Bucket, src engine.CheckpointSource, progress *progress) (*host.Executor, error) {
 	t, err := hostTarget()
 	if err != nil {
 		return nil, err
@@ -113,6 +113,7 @@ func openHost(e *env, f *flags, dev device, m *passes.Module, buckets []passes.B
 		return nil, fmt.Errorf("device host (%s): %w", dev.why, err)
 	}
 	defer done()
+	c.Disable = disabled
 	dev.tell(progress)
 	progress.say("planning")
 	c.Progress = func(n, total int) { progress.count("compiling kernels", n, total) }

@@ -149,7 +149,11 @@ func (v *viewer) model(dir string) error {
 		return err
 	}
 	v.progress.say("building the graphs")
-	m, err := builtEntries(c, o, v.passTarget())
+	config, err := passConfig(v.f)
+	if err != nil {
+		return err
+	}
+	m, err := buildEntries(c, o, v.passTarget(), config)
 	if err != nil {
 		return err
 	}
@@ -231,7 +235,11 @@ func (v *viewer) file(path string) error {
 	if err != nil {
 		return err
 	}
-	m := &passes.Module{}
+	config, err := passConfig(v.f)
+	if err != nil {
+		return err
+	}
+	m := &passes.Module{Config: config}
 	var names []string
 	for _, g := range graphs {
 		if err := ir.Verify(g); err != nil {

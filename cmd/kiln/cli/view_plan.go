@@ -17,23 +17,6 @@ import (
 	"github.com/kiln-project/kiln/passes"
 )
 
-// bindings reads --bind: T=8,B=8.
-func bindings(f *flags) (map[string]int, error) {
-	bind := map[string]int{}
-	if f.text("bind") == "" {
-		return bind, nil
-	}
-	for _, part := range strings.Split(f.text("bind"), ",") {
-		sym, text, ok := strings.Cut(strings.TrimSpace(part), "=")
-		n, err := strconv.Atoi(text)
-		if _, dup := bind[sym]; !ok || sym == "" || dup || err != nil || n < 1 {
-			return nil, usagef("--bind T=8,B=8", "%s: %q: want each symbol once, with a number of at least 1", f.origins("bind"), part)
-		}
-		bind[sym] = n
-	}
-	return bind, nil
-}
-
 // bindingText lists a binding by symbol.
 func bindingText(bind map[string]int) string {
 	var list []string
@@ -91,9 +74,14 @@ func (v *viewer) lower(m *passes.Module, rec *view.Recorder, g *ir.Graph, bind m
 
 // compile lowers a bucket and says of each kernel what is to be known here.
 func (v *viewer) compile(m *passes.Module, buckets []passes.Bucket) (*plan.Module, map[string]view.Kernel, error) {
+	disabled, err := disabledKernels(v.f)
+	if err != nil {
+		return nil, nil, err
+	}
 	cc, done, err := newCompiler(v.e, v.f)
 	if err == nil {
 		defer done()
+		cc.Disable = disabled
 		err = cc.Tools.CheckTarget(v.e.ctx, v.target.Triple, v.target.CPU, v.target.Features)
 	}
 	switch {
@@ -103,7 +91,7 @@ func (v *viewer) compile(m *passes.Module, buckets []passes.Bucket) (*plan.Modul
 		return nil, nil, err
 	case err != nil:
 		v.note("no registers and no instructions: %v", err)
-		return v.compileWithoutLLVM(m, buckets)
+		return v.compileWithoutLLVM(m, buckets, disabled)
 	}
 	v.progress.say("planning")
 	cc.Progress = func(n, total int) { v.progress.count("compiling kernels", n, total) }
@@ -124,8 +112,11 @@ func (v *viewer) compile(m *passes.Module, buckets []passes.Bucket) (*plan.Modul
 }
 
 // compileWithoutLLVM goes as far as LLVM IR.
-func (v *viewer) compileWithoutLLVM(m *passes.Module, buckets []passes.Bucket) (*plan.Module, map[string]view.Kernel, error) {
+func (v *viewer) compileWithoutLLVM(m *passes.Module, buckets []passes.Bucket, disabled []string) (*plan.Module, map[string]view.Kernel, error) {
 	u := codegen.NewUnit(v.target)
+	for _, form := range disabled {
+		u.Disable[form] = true
+	}
 	if err := passes.Lower(m, buckets, u); err != nil {
 		return nil, nil, err
 	}

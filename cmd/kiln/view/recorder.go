@@ -23,7 +23,13 @@ func Record(m *passes.Module, entry, name, doc string) *Recorder {
 	if g := r.graph(); g != nil {
 		r.Columns = append(r.Columns, Column{Name: name, Doc: doc, State: Changed, Graph: g})
 	}
-	m.Config.Trace = r.hear
+	first := m.Config.Trace
+	m.Config.Trace = func(e passes.Event) {
+		if first != nil {
+			first(e)
+		}
+		r.hear(e)
+	}
 	return r
 }
 
