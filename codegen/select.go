@@ -109,7 +109,7 @@ func (l *lowerer) shared(space plan.Space, v *ir.Value) {
 }
 
 func (l *lowerer) defineAs(v *ir.Value, b buffer) value {
-	data, scales := sizes(v.Type)
+	data, scales, _ := v.Type.Bytes() // bound
 	b.dt, b.bytes = v.Type.DType, data
 	out := value{data: l.newBuffer(b), scales: -1}
 	if q := v.Type.Quant; q != nil {
@@ -118,25 +118,6 @@ func (l *lowerer) defineAs(v *ir.Value, b buffer) value {
 	}
 	l.values[v] = out
 	return out
-}
-
-// sizes are the bytes of a bound type's data and block scales.
-func sizes(t ir.Type) (data, scales int64) {
-	n, _ := t.Size()
-	data = t.DType.Bytes(n)
-	if t.Quant == nil {
-		return data, 0
-	}
-	scales = 1
-	for i, d := range t.Dims {
-		e, _ := d.Const()
-		if j := i - (t.Rank() - 2); j >= 0 {
-			b := t.Quant.Block[j]
-			e = (e + b - 1) / b
-		}
-		scales *= int64(e)
-	}
-	return data, scales
 }
 
 // op lowers one op.
