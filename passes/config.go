@@ -2,6 +2,7 @@ package passes
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 )
@@ -47,7 +48,7 @@ func (c *Config) Check() error {
 			return fmt.Errorf("pass %s is required", name)
 		}
 	}
-	for key := range c.Set {
+	for _, key := range slices.Sorted(maps.Keys(c.Set)) {
 		if !slices.ContainsFunc(Thresholds, func(t Threshold) bool { return t.Key == key }) {
 			return fmt.Errorf("unknown threshold %q: want one of %s", key, strings.Join(thresholdKeys(), ", "))
 		}
@@ -80,11 +81,7 @@ func (c *Config) Key() string {
 		fmt.Fprintf(&b, " only=%s", strings.Join(sorted(c.Only), ","))
 	}
 	fmt.Fprintf(&b, " disable=%s", strings.Join(sorted(c.Disable), ","))
-	keys := make([]string, 0, len(c.Set))
-	for k := range c.Set {
-		keys = append(keys, k)
-	}
-	for _, k := range sorted(keys) {
+	for _, k := range slices.Sorted(maps.Keys(c.Set)) {
 		fmt.Fprintf(&b, " %s=%d", k, c.Set[k])
 	}
 	if c.Bisect != nil {

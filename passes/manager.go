@@ -68,23 +68,17 @@ func runOne(p *Pass, m *Module) error {
 	if p.Module != nil {
 		return c.module(p)
 	}
-	each := func(g **ir.Graph) error {
-		out, err := c.apply(p, *g)
-		if err == nil {
-			*g = out
-		}
-		return err
-	}
+	var err error
 	if p.On == Steps {
 		for _, s := range m.Steps {
-			if err := each(&s.Graph); err != nil {
+			if s.Graph, err = c.apply(p, s.Graph); err != nil {
 				return err
 			}
 		}
 		return nil
 	}
-	for i := range m.Entries {
-		if err := each(&m.Entries[i]); err != nil {
+	for i, g := range m.Entries {
+		if m.Entries[i], err = c.apply(p, g); err != nil {
 			return err
 		}
 	}
@@ -126,7 +120,7 @@ func (c *Context) apply(p *Pass, g *ir.Graph) (*ir.Graph, error) {
 		}
 	}
 	if err != nil {
-		return nil, &Error{p.Name, g, err}
+		return g, &Error{p.Name, g, err}
 	}
 	c.trace(Event{Pass: p, Graph: g.Name, Before: g, After: out, Took: took})
 	return out, nil

@@ -6,8 +6,10 @@ import (
 	"debug/elf"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -225,8 +227,9 @@ define ptx_kernel void @scale(ptr addrspace(1) %p) {
 		t.Skipf("this LLVM has no NVPTX target: %v", err)
 	}
 	var outputs []string
-	for mode, c := range compilers(t, tc, Options{Workers: 1}) {
-		r, err := c.Compile(t.Context(), job)
+	forms := compilers(t, tc, Options{Workers: 1})
+	for _, mode := range slices.Sorted(maps.Keys(forms)) {
+		r, err := forms[mode].Compile(t.Context(), job)
 		if err != nil {
 			t.Fatal(mode, err)
 		}

@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"os/exec"
 	"regexp"
 	"slices"
@@ -114,7 +115,8 @@ func parseListing(r io.Reader, o *CodeObject) (map[string][]Line, error) {
 			bySection[k.Section] = append(bySection[k.Section], k)
 		}
 	}
-	for _, list := range bySection {
+	for _, section := range slices.Sorted(maps.Keys(bySection)) {
+		list := bySection[section]
 		slices.SortFunc(list, func(a, b *Kernel) int { return cmp.Compare(a.Address, b.Address) })
 		for i := 1; i < len(list); i++ {
 			if a, b := list[i-1], list[i]; a.Address+uint64(len(a.Code)) > b.Address {

@@ -175,9 +175,10 @@ func TestHostileSizes(t *testing.T) {
 		for i := 0; i < len(symbols); i += symSize {
 			symbols[i+4], symbols[i+6] = 0x11, 4
 		}
-		for section, body := range map[int][]byte{2: symbols, 3: names} {
-			le.PutUint64(data[sectionHeader(data, section)+shOffset:], uint64(len(data)))
-			le.PutUint64(data[sectionHeader(data, section)+shSize:], uint64(len(body)))
+		for i, body := range [][]byte{symbols, names} {
+			header := sectionHeader(data, 2+i)
+			le.PutUint64(data[header+shOffset:], uint64(len(data)))
+			le.PutUint64(data[header+shSize:], uint64(len(body)))
 			data = append(data, body...)
 		}
 		return data

@@ -46,7 +46,11 @@ func native(t *testing.T, name string) *compiled {
 			return
 		}
 		s.byTarget = map[string]*compiled{}
-		for as, target := range map[string]string{"host": s.cpu, gpu: gpu} {
+		for _, target := range []string{s.cpu, gpu} {
+			as := target
+			if target == s.cpu {
+				as = "host"
+			}
 			if s.byTarget[as], s.err = compile(context.Background(), s.cc, tiny, target); s.err != nil {
 				return
 			}

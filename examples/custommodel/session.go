@@ -111,12 +111,15 @@ func (s *Session) inputs(tokens []int32, size int) (engine.Tensors, error) {
 	}
 	copy(rows, s.rows[:s.len+len(tokens)])
 	in := engine.Tensors{}
-	for name, v := range map[string][]int32{"ids": ids, "pos": pos, "slots": slots, "rows": rows} {
-		t, err := eval.FromI32(v, len(v))
+	for _, v := range []struct {
+		name string
+		ints []int32
+	}{{"ids", ids}, {"pos", pos}, {"slots", slots}, {"rows", rows}} {
+		t, err := eval.FromI32(v.ints, len(v.ints))
 		if err != nil {
 			return nil, err
 		}
-		in[name] = t
+		in[v.name] = t
 	}
 	return in, nil
 }

@@ -14,11 +14,11 @@ func TestMain(m *testing.M) {
 	flag.Parse()
 	given := map[string]bool{}
 	flag.Visit(func(f *flag.Flag) { given[f.Name] = true })
-	for name, value := range map[string]string{"rapid.seed": "1", "rapid.nofailfile": "true"} {
-		if given[name] {
+	for _, f := range []struct{ name, value string }{{"rapid.seed", "1"}, {"rapid.nofailfile", "true"}} {
+		if given[f.name] {
 			continue
 		}
-		if err := flag.Set(name, value); err != nil {
+		if err := flag.Set(f.name, f.value); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(2)
 		}

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -36,9 +37,9 @@ var tinyCheckpoint = sync.OnceValues(func() (checkpoint, error) {
 		return c, err
 	}
 	delete(header, "__metadata__")
-	for name, text := range header {
+	for _, name := range slices.Sorted(maps.Keys(header)) {
 		var s stored
-		if err := json.Unmarshal(text, &s); err != nil {
+		if err := json.Unmarshal(header[name], &s); err != nil {
 			return c, err
 		}
 		c.header[name] = s

@@ -145,14 +145,14 @@ func TestLogits(t *testing.T) {
 
 func TestLogitsWithoutMTP(t *testing.T) {
 	text := string(readFile(t, tinyModel+"/config.json"))
-	for from, to := range map[string]string{
-		`"num_nextn_predict_layers": 1`: `"num_nextn_predict_layers": 0`,
-		"    128,\n    0\n  ]":          "    128\n  ]",
+	for _, change := range []struct{ from, to string }{
+		{`"num_nextn_predict_layers": 1`, `"num_nextn_predict_layers": 0`},
+		{"    128,\n    0\n  ]", "    128\n  ]"},
 	} {
-		if strings.Count(text, from) != 1 {
-			t.Fatalf("the config has %q %d times", from, strings.Count(text, from))
+		if n := strings.Count(text, change.from); n != 1 {
+			t.Fatalf("the config has %q %d times", change.from, n)
 		}
-		text = strings.Replace(text, from, to, 1)
+		text = strings.Replace(text, change.from, change.to, 1)
 	}
 	dir := modelFolder(t, map[string][]byte{"config.json": []byte(text)})
 	out := filepath.Join(t.TempDir(), "x.safetensors")

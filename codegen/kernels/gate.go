@@ -1,0 +1,107 @@
+package kernels
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/kiln-project/kiln/codegen/kernel"
+	"github.com/kiln-project/kiln/codegen/target"
+	"github.com/kiln-project/kiln/ir"
+)
+
+func init() {
+	register(
+		&Form{Name: "gate", Op: "gate", Match: matchGate, Lower: lowerGate},
+		&Form{Name: "hash_gate", Op: "hash_gate", Match: matchGate, Lower: lowerGate},
+	)
+}
+
+func matchGate(o *ir.Op, _ *target.Target) string {
+	if e := dims(o.Args[1])[0]; 8*e > maxShared {
+		return fmt.Sprintf("scores of %d experts do not fit shared memory", e)
+	}
+	return ""
+}
+
+// lowerGate: the scores by matmul, then one group per token chooses and
+// normalises.
+func lowerGate(l Lowering, o *ir.Op) error {
+	x, w := dims(o.Args[0]), dims(o.Args[1])
+	t, e, n := x[0], w[0], o.Int("k")
+	scale := o.Float("scale")
+	hash := o.Def.Name == "hash_gate"
+	logits := l.Scratch(ir.F32, t*e)
+	matmul(l, matProduct{x: l.Buf(o.Args[0]), w: l.Buf(o.Args[1]), y: logits, m: t, n: e, k: x[1]})
+	in := []Ref{logits, l.Buf(o.Args[2])} // bias, or the table of ids
+	touched := map[Ref]int64{}
+	if hash {
+		in = append(in, l.Buf(o.Args[3]))
+		touched[in[1]] = in[1].DT.Bytes(t * n)
+	}
+	l.Launch(Launch{
+		Name: o.Def.Name, Spec: fmt.Sprintf("e%d k%d scale%g", e, n, scale), Grid: t, Work: int64(t * e * (n + 32)),
+		In: in, Out: []Ref{l.Buf(o.Results[0]), l.Buf(o.Results[1])}, Touched: touched,
+		Body: func(k *kernel.K, b []*kernel.Buf, _ []kernel.V) {
+			logit := b[0].At(k.Mul(k.Group(), k.Int(e)))
+			ids, weights := b[len(b)-2].At(k.Mul(k.Group(), k.Int(n))), b[len(b)-1].At(k.Mul(k.Group(), k.Int(n)))
+			score, biased := k.Shared(ir.F32, e), k.Shared(ir.F32, e)
+			k.Lanes(k.Int(e), func(i kernel.V) {
+				v := logit.Load(i)
+				soft := k.Convert(k.Log1pD(k.ExpD(k.Convert(v, kernel.F64))), kernel.F32)
+				s := k.Sqrt(k.Select(k.Cmp(kernel.GT, v, k.Float(20)), v, soft))
+				score.Store(i, s)
+				if !hash {
+					biased.Store(i, k.Add(s, b[1].Load(i)))
+				}
+			})
+			k.Barrier()
+			chosen, picked := make([]kernel.V, n), make([]kernel.V, n)
+			var token, known kernel.V
+			if hash {
+				token = b[2].Load(k.Group())
+				known = k.Cmp(kernel.GE, token, k.Int32(0))
+				token = k.Convert(k.Select(known, token, k.Int32(0)), kernel.I64) // some row that can be read
+			}
+			for j := range chosen {
+				if hash { // token -1 reads a row of zeros
+					id := k.Convert(b[1].Load(k.Add(k.Mul(token, k.Int(n)), k.Int(j))), kernel.I32)
+					chosen[j] = k.Select(known, id, k.Int32(0))
+				} else {
+					chosen[j] = pickBest(k, biased, e)
+				}
+				got := k.Cmp(kernel.GE, chosen[j], k.Int32(0))
+				picked[j] = k.Select(got, score.Load(k.Select(got, chosen[j], k.Int32(0))), k.Float(0))
+			}
+			sum := picked[0]
+			for _, v := range picked[1:] {
+				sum = k.Add(sum, v)
+			}
+			k.First(func() {
+				for j := range chosen {
+					ids.Store(k.Int(j), chosen[j])
+					weights.Store(k.Int(j), k.Mul(k.Div(picked[j], sum), k.Float(scale)))
+				}
+			})
+		},
+	})
+	return nil
+}
+
+// pickBest finds the largest of n scores, the lower index first, and removes it;
+// -1 if only -inf and NaN are left. Every lane looks at all of them.
+func pickBest(k *kernel.K, scores *kernel.Buf, n int) kernel.V {
+	best, at := k.UniformVar(k.Float(math.Inf(-1))), k.UniformVar(k.Int32(-1))
+	k.For(k.Int(0), k.Int(n), 1, func(i kernel.V) {
+		v := scores.Load(i)
+		better := k.Cmp(kernel.GT, v, best.Get())
+		best.Set(k.Select(better, v, best.Get()))
+		at.Set(k.Select(better, k.Convert(i, kernel.I32), at.Get()))
+	})
+	id := at.Get()
+	k.Barrier()
+	k.If(k.Cmp(kernel.GE, id, k.Int32(0)), func() {
+		k.First(func() { scores.Store(id, k.Float(math.Inf(-1))) })
+	})
+	k.Barrier()
+	return id
+}
