@@ -3,6 +3,8 @@ package passes
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/kiln-project/kiln/ir"
 )
@@ -65,38 +67,36 @@ func (p *Pattern) check(named map[string]*ir.OpDef) error {
 	}
 	named[p.As] = d
 	for _, a := range p.Attrs {
-		known := false
-		for _, have := range d.Attrs {
-			known = known || have.Name == a.Key
-		}
-		if !known {
+		if !slices.ContainsFunc(d.Attrs, func(have ir.AttrDef) bool { return have.Name == a.Key }) {
 			return fmt.Errorf("%s has no attribute %q", d.Name, a.Key)
 		}
 	}
-	operands := append([]int{}, p.Weight...)
-	for i := range p.DType {
-		operands = append(operands, i)
+	if err := p.checkOperands(d); err != nil {
+		return err
 	}
-	for _, list := range []map[int]Pattern{p.Args, p.Sibling} {
-		for i, q := range list {
-			operands = append(operands, i)
+	for _, list := range []map[int]Pattern{p.Args, p.User, p.Sibling} {
+		for _, i := range slices.Sorted(maps.Keys(list)) {
+			q := list[i]
 			if err := q.check(named); err != nil {
 				return err
 			}
 		}
 	}
-	last := len(d.Operands) - 1
+	return nil
+}
+
+// checkOperands finds indices that the op does not have.
+func (p *Pattern) checkOperands(d *ir.OpDef) error {
+	operands := slices.Concat(p.Weight, slices.Sorted(maps.Keys(p.DType)), slices.Sorted(maps.Keys(p.Args)), slices.Sorted(maps.Keys(p.Sibling)))
+	repeats := len(d.Operands) > 0 && d.Operands[len(d.Operands)-1].Repeat
 	for _, i := range operands {
-		if i < 0 || i > last && !(last >= 0 && d.Operands[last].Repeat) {
+		if i < 0 || i >= len(d.Operands) && !repeats {
 			return fmt.Errorf("%s has no operand %d", d.Name, i)
 		}
 	}
-	for i, q := range p.User {
+	for _, i := range slices.Sorted(maps.Keys(p.User)) {
 		if i < 0 || i >= len(d.Results) {
 			return fmt.Errorf("%s has no result %d", d.Name, i)
-		}
-		if err := q.check(named); err != nil {
-			return err
 		}
 	}
 	return nil
