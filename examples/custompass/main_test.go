@@ -56,6 +56,9 @@ func command(t *testing.T, environ []string, program string, args ...string) str
 	return string(out)
 }
 
+// plain is an environment without the KILN_ variables of whoever runs the tests.
+func plain(more ...string) []string { return append(more, "PATH="+os.Getenv("PATH")) }
+
 // as runs one of the two commands.
 func as(t *testing.T, name string, args ...string) string {
 	t.Helper()
@@ -63,7 +66,7 @@ func as(t *testing.T, name string, args ...string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return command(t, []string{actAs + "=" + name}, self, args...)
+	return command(t, plain(actAs+"="+name), self, args...)
 }
 
 // The fusion changes no bit of any logit, evaluated or compiled.

@@ -84,7 +84,7 @@ func (m *module) compile() result {
 	t.Helper()
 	program, dir := filepath.Join(m.dir, "program"), filepath.Join(t.TempDir(), "m.kiln")
 	command(t, os.Environ(), "go", "build", "-C", m.dir, "-trimpath", "-ldflags=-s -w", "-o", program, ".") // a program that links fast
-	out := command(t, nil, program, withLLVM(t, "compile", "--model", tinyModel, "--layers", "1", "--batch", "1", "--prefill", "16", "--speculate", "0",
+	out := command(t, plain(), program, withLLVM(t, "compile", "--model", tinyModel, "--layers", "1", "--batch", "1", "--prefill", "16", "--speculate", "0",
 		"--target", "x86-64-v3", "--cache-dir", m.cache, "--json", "--timings", "-o", dir)...)
 	var said struct {
 		Targets []struct{ Kernels, Cached int }
