@@ -41,7 +41,7 @@ func TestFNUZCompiles(t *testing.T) {
 		}
 	}
 	for _, want := range []string{
-		"block_linear llvm.amdgcn.cvt.f32.fp8(", "expert llvm.amdgcn.cvt.f32.fp8(", "block_linear llvm.amdgcn.cvt.pk.fp8.f32(", "fake_quant llvm.amdgcn.cvt.pk.fp8.f32(",
+		"block_linear llvm.amdgcn.cvt.f32.fp8(", "expert llvm.amdgcn.cvt.f32.fp8(", "block_linear llvm.amdgcn.cvt.pk.fp8.f32(", "rms_norm_rope llvm.amdgcn.cvt.pk.fp8.f32(",
 	} {
 		if uses[want] == 0 {
 			t.Errorf("no kernel of form and call %q", want)

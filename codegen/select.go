@@ -19,7 +19,7 @@ func (u *Unit) SelectKernels(s *passes.Step) error {
 	if len(g.Syms) > 0 {
 		return fmt.Errorf("graph @%s: symbols %s are not bound", g.Name, strings.Join(g.Syms, ", "))
 	}
-	l := &lowerer{u: u, values: map[*ir.Value]value{}, written: map[*ir.Value]bool{}}
+	l := &lowerer{u: u, values: map[*ir.Value]value{}, written: map[*ir.Value]bool{}, inline: map[*ir.Op]*ir.Op{}, chains: map[*ir.Op]inlined{}}
 	for _, up := range g.Updates {
 		l.written[up.State] = true
 	}
@@ -35,6 +35,14 @@ func (u *Unit) SelectKernels(s *passes.Step) error {
 	if l.err != nil {
 		return fmt.Errorf("graph @%s: %w", g.Name, l.err)
 	}
+	kept := map[*ir.Value]bool{}
+	for _, o := range g.Outputs {
+		kept[o.Value] = true
+	}
+	for _, up := range g.Updates {
+		kept[up.Value] = true
+	}
+	l.chain(g.Ops, kept)
 	for _, op := range g.Ops {
 		err := l.op(op)
 		if err == nil {
@@ -74,6 +82,8 @@ type lowerer struct {
 	bufs     []buffer
 	values   map[*ir.Value]value
 	written  map[*ir.Value]bool // states that the graph updates
+	inline   map[*ir.Op]*ir.Op  // elementwise ops that run inside of their only user
+	chains   map[*ir.Op]inlined // what runs inside of an op
 	launches []plan.Launch
 	args     [][]argRef // per launch, parallel to Args
 
@@ -125,6 +135,8 @@ func (l *lowerer) op(op *ir.Op) error {
 	switch {
 	case op.Def.Name == "const":
 		return nil // an immediate; Buf makes memory of it where a kernel needs that
+	case l.inline[op] != nil:
+		return nil
 	case op.Def.Name == "reshape" && !l.written[poolOf(op.Args[0])]:
 		l.values[op.Results[0]] = l.operand(op.Args[0])
 		return nil // of a pool that is written, it is a copy: it may be read after the write
@@ -163,17 +175,18 @@ func (l *lowerer) lowerBy(form *kernels.Form, rejected []plan.Rejected, op *ir.O
 // price splits an op's flops over its launches, in proportion to their work.
 func (l *lowerer) price(op *ir.Op, launches []plan.Launch) error {
 	c, err := l.u.cost(op)
+	c.flops += l.chains[op].flops
 	if err != nil || c.flops == 0 {
 		return err
 	}
 	var work int64
 	for i := range launches {
-		if launches[i].Op == op.Def.Name {
+		if launches[i].Op == l.label(op) {
 			work += launches[i].Work
 		}
 	}
 	for i := range launches {
-		if p := &launches[i]; p.Op == op.Def.Name {
+		if p := &launches[i]; p.Op == l.label(op) {
 			p.Flops = int64(float64(c.flops) * (float64(p.Work) / float64(work)))
 			p.Rate = string(c.rate)
 		}
@@ -229,6 +242,11 @@ func (l *lowerer) decompose(op *ir.Op, rejected []plan.Rejected) error {
 	if err != nil {
 		return err
 	}
+	kept := map[*ir.Value]bool{}
+	for _, r := range results {
+		kept[r] = true
+	}
+	l.chain(ops, kept)
 	for _, o := range ops {
 		o.Loc, o.Pos = op.Loc, op.Pos
 		if err := l.op(o); err != nil {
@@ -300,13 +318,15 @@ func (l *lowerer) Scales(v *ir.Value) kernels.Ref {
 	return kernels.Ref{ID: id, DT: l.bufs[id].dt}
 }
 
+func (l *lowerer) Inlined(v *ir.Value) bool { return v.Op != nil && l.inline[v.Op] != nil }
+
 func (l *lowerer) Scratch(dt ir.DType, n int) kernels.Ref {
 	return kernels.Ref{ID: l.newBuffer(buffer{dt: dt, space: plan.Arena, bytes: dt.Bytes(n)}), DT: dt}
 }
 
 func (l *lowerer) Launch(k kernels.Launch) {
 	params := make([]kernel.Param, 0, len(k.In)+len(k.Out)+len(k.Ints))
-	pl := plan.Launch{Op: l.cur.Def.Name, Loc: l.cur.Loc, Grid: k.Grid, Work: k.Work}
+	pl := plan.Launch{Op: l.label(l.cur), Loc: l.cur.Loc, Grid: k.Grid, Work: k.Work}
 	var refs []argRef
 	add := func(list []kernels.Ref, prefix string, mode plan.Mode) {
 		for i, r := range list {

@@ -4,6 +4,7 @@ package passes
 var Table = []Pass{
 	{Name: "fnuz-weights", Doc: "For a target whose 8-bit floats are e4m3fnuz, recodes f8e4m3 weights that kernels decode in every step.", Required: true, Graph: fnuzWeights},
 	{Name: "hoist-pack", Doc: "Moves weight-only values out of the entries into the pack graph, each once.", Required: true, Module: hoistPack},
+	{Name: "fuse-rope", Doc: "Makes one op of a row's norm, rope, Hadamard rotation and cache rounding.", Graph: fuseRope},
 	{Name: "cse", Doc: "Computes equal values once.", Graph: cse},
 	{Name: "dce", Doc: "Drops ops whose results nothing uses.", Graph: dce},
 
@@ -17,6 +18,7 @@ var Table = []Pass{
 var Orders = []Order{
 	{"fnuz-weights", "hoist-pack", "recoding is weight-only work, which belongs into the pack graph"},
 	{"hoist-pack", "cse", "tables that hoist-pack merges make their gathers equal"},
+	{"hoist-pack", "fuse-rope", "a weight that is packed is a weight again, and no result"},
 	{"cse", "dce", "what was computed twice leaves its operands without use"},
 	{"bind", "select-kernels", "kernels are chosen for integer shapes"},
 	{"select-kernels", "plan-memory", "launches say what memory lives when"},

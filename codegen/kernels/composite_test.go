@@ -38,6 +38,7 @@ var composites = map[string]func(c *cases){
 	"rope":             ropeCases,
 	"sparse_attention": attentionCases,
 	"swiglu":           swigluCases,
+	"rope_row":         ropeRowCases, "rms_norm_rope": ropeRowCases, "head_rms_norm_rope": ropeRowCases,
 }
 
 // compositeSeed gives operands whose sums cancel no further than f32 can take. Of
@@ -111,6 +112,8 @@ func fromTable(t testing.TB, l ir.Limit) limit {
 		return exact
 	case ir.AbsF32:
 		return limit{abs: l.Bound}
+	case ir.OneMinCos:
+		return limit{cos: l.Bound}
 	case ir.BF16ULP:
 		return limit{ulps: 1, share: 1 - l.Bound, abs: l.Abs, bf16: true}
 	}

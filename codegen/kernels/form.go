@@ -25,6 +25,9 @@ type Lowering interface {
 	Buf(v *ir.Value) Ref
 	// Scales is the storage of a block-scaled value's scales.
 	Scales(v *ir.Value) Ref
+	// Inlined reports that a value has no storage: its op, elementwise, runs inside
+	// of the op being lowered.
+	Inlined(v *ir.Value) bool
 	// Scratch reserves memory that lives until the op's last launch.
 	Scratch(dt ir.DType, elements int) Ref
 	// Launch runs a kernel. spec must tell everything that the kernel's code

@@ -2,6 +2,8 @@ package kernels
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/kiln-project/kiln/codegen/kernel"
 	"github.com/kiln-project/kiln/codegen/target"
@@ -16,6 +18,7 @@ func init() {
 	for _, op := range []string{"neg", "abs", "exp", "log1p", "sqrt", "rsqrt", "sigmoid", "cos", "sin", "not",
 		"add", "sub", "mul", "div", "mod", "min", "max", "and", "or", "eq", "ne", "lt", "le", "gt", "ge", "select"} {
 		register(&Form{Name: "generic_" + op, Op: op, Match: always, Lower: lowerElementwise})
+		elementwiseOps[op] = true
 	}
 	register(
 		&Form{Name: "generic_cast", Op: "cast", Match: matchCast, Lower: lowerCast},
@@ -34,25 +37,125 @@ func matchCast(o *ir.Op, _ *target.Target) string {
 	return ""
 }
 
+// elementwiseOps are the ops that elementwise computes.
+var elementwiseOps = map[string]bool{"cast": true}
+
+// Elementwise reports whether an op is one of the generic elementwise kernels', on
+// formats whose values a register holds as memory does.
+func Elementwise(o *ir.Op) bool {
+	return elementwiseOps[o.Def.Name] && rounds(o.Results[0].Type.DType)
+}
+
+// rounds reports whether roundTo knows a format.
+func rounds(dt ir.DType) bool {
+	switch dt {
+	case ir.F32, ir.BF16, ir.F16, ir.I32, ir.I64, ir.Bool:
+		return true
+	}
+	return false
+}
+
+// roundTo gives a computed value the bits that a store as dt and a load would.
+func roundTo(k *kernel.K, x kernel.V, dt ir.DType) kernel.V {
+	switch dt {
+	case ir.BF16:
+		return k.RoundBF16(x)
+	case ir.F16:
+		return k.RoundF16(x)
+	}
+	return x
+}
+
+// Inlines reports whether op can run inside of user: element by element, so that
+// nothing is computed twice.
+func Inlines(op, user *ir.Op) bool {
+	return product(dims(op.Results[0])) == product(dims(user.Results[0]))
+}
+
+// term is an elementwise expression: an op on terms, a constant or an operand.
+type term struct {
+	op   *ir.Op
+	args []*term
+	val  *float64 // constant of format dt
+	dt   ir.DType
+	leaf int // operand
+}
+
+// terms builds expressions and numbers the operands.
+type terms struct {
+	l      Lowering
+	leaves []*ir.Value
+}
+
+func (t *terms) of(o *ir.Op) *term {
+	out := &term{op: o}
+	for _, a := range o.Args {
+		out.args = append(out.args, t.operand(a))
+	}
+	return out
+}
+
+func (t *terms) operand(v *ir.Value) *term {
+	if v.Op != nil && v.Op.Def.Name == "const" {
+		x := v.Op.Float("value")
+		return &term{val: &x, dt: v.Type.DType}
+	}
+	if t.l.Inlined(v) {
+		return t.of(v.Op)
+	}
+	at := slices.Index(t.leaves, v)
+	if at < 0 {
+		at = len(t.leaves)
+		t.leaves = append(t.leaves, v)
+	}
+	return &term{leaf: at}
+}
+
+// spec is the expression as text.
+func (t *term) spec() string {
+	switch {
+	case t.val != nil:
+		return fmt.Sprintf("%v:%s", *t.val, t.dt)
+	case t.op == nil:
+		return fmt.Sprintf("$%d", t.leaf)
+	}
+	list := make([]string, len(t.args))
+	for i, a := range t.args {
+		list[i] = a.spec()
+	}
+	return fmt.Sprintf("%s%s:%s(%s)", t.op.Def.Name, attrSpec(t.op), t.op.Results[0].Type.DType, strings.Join(list, ","))
+}
+
+// eval computes the expression; only its last op is not rounded, which the store
+// does.
+func (t *term) eval(k *kernel.K, load func(leaf int) kernel.V) kernel.V {
+	args := make([]kernel.V, len(t.args))
+	for i, a := range t.args {
+		switch {
+		case a.val != nil:
+			args[i] = constValue(k, a.dt, *a.val)
+		case a.op == nil:
+			args[i] = load(a.leaf)
+		default:
+			args[i] = roundTo(k, a.eval(k, load), a.op.Results[0].Type.DType)
+		}
+	}
+	return elementwise(k, t.op, args)
+}
+
 func lowerElementwise(l Lowering, o *ir.Op) error {
 	shape := dims(o.Results[0])
-	spec := o.Def.Name + attrSpec(o)
-	consts := make([]*float64, len(o.Args))
+	build := terms{l: l}
+	expr := build.of(o)
 	var strides [][]int
 	var in []Ref
-	for i, a := range o.Args {
-		if a.Op != nil && a.Op.Def.Name == "const" {
-			v := a.Op.Float("value")
-			consts[i] = &v
-			spec += fmt.Sprintf(" c%d=%v:%s", i, v, a.Type.DType)
-			continue
-		}
-		in = append(in, l.Buf(a))
-		strides = append(strides, repeated(dims(a), len(shape)))
+	for _, v := range build.leaves {
+		in = append(in, l.Buf(v))
+		strides = append(strides, repeated(dims(v), len(shape)))
 	}
 	w := walkOver(l.Target(), shape, 4, strides...)
 	l.Launch(Launch{
-		Name: "ew_" + o.Def.Name, Spec: spec + " " + w.spec(), Grid: w.grid(), Work: int64(product(shape)) * 4,
+		Name: "ew_" + o.Def.Name, Spec: expr.spec() + " " + w.spec(), Grid: w.grid(), Work: int64(product(shape)) * 4,
 		In: in, Out: []Ref{l.Buf(o.Results[0])}, Ints: w.ints(),
 		Body: func(k *kernel.K, b []*kernel.Buf, ints []kernel.V) {
 			w.each(k, ints, func(first []kernel.V) func(col, at kernel.V) {
@@ -63,21 +166,17 @@ func lowerElementwise(l Lowering, o *ir.Op) error {
 					}
 				}
 				return func(col, at kernel.V) {
-					var args []kernel.V
-					next := 0
-					for j, c := range consts {
-						if c != nil {
-							args = append(args, constValue(k, o.Args[j].Type.DType, *c))
-							continue
+					loaded := make([]*kernel.V, len(in))
+					b[len(b)-1].Store(at, expr.eval(k, func(j int) kernel.V {
+						if w.fixed(j) {
+							return x[j]
 						}
-						v := x[next]
-						if !w.fixed(next) {
-							v = b[next].LoadAny(w.index(k, ints, next, first[next], col, at))
+						if loaded[j] == nil {
+							v := b[j].LoadAny(w.index(k, ints, j, first[j], col, at))
+							loaded[j] = &v
 						}
-						args = append(args, v)
-						next++
-					}
-					b[len(b)-1].Store(at, elementwise(k, o, args))
+						return *loaded[j]
+					}))
 				}
 			})
 		},

@@ -152,6 +152,7 @@ type limit struct {
 	share float64 // of elements that may differ at all
 	abs   float64 // elements this close count as equal
 	bf16  bool    // f32 elements are compared after rounding to bf16
+	cos   float64 // if not 0: instead, 1 - cosine of all elements; NaN and Inf are where they are
 }
 
 var exact = limit{}
@@ -328,6 +329,9 @@ func (l limit) compare(want, got *eval.Tensor) string {
 	if got == nil || !want.Type().Equal(got.Type()) {
 		return fmt.Sprintf("no result of type %s", want.Type())
 	}
+	if l.cos > 0 {
+		return l.angle(want.F, got.F)
+	}
 	diff, bad := 0, ""
 	note := func(i int, w, g any) {
 		if bad == "" {
@@ -373,6 +377,25 @@ func (l limit) compare(want, got *eval.Tensor) string {
 		bad = fmt.Sprintf("%d of %d elements differ", diff, want.Len())
 	}
 	return bad
+}
+
+// angle describes how the angle of got and want is beyond the limit.
+func (l limit) angle(want, got []float32) string {
+	var wg, ww, gg float64
+	for i, w := range want {
+		x, y := float64(w), float64(got[i])
+		if x != x || math.IsInf(x, 0) || y != y || math.IsInf(y, 0) {
+			if x != y && !(x != x && y != y) {
+				return fmt.Sprintf("element %d of %d is %v, want %v", i, len(want), y, x)
+			}
+			continue
+		}
+		wg, ww, gg = wg+x*y, ww+x*x, gg+y*y
+	}
+	if d := 1 - wg/math.Sqrt(ww*gg); d > l.cos || ww > 0 && d != d {
+		return fmt.Sprintf("1-cos is %g, want at most %g", d, l.cos)
+	}
+	return ""
 }
 
 // ulps is the distance of two numbers in units of the last place of dt; infinite

@@ -26,13 +26,7 @@ func lowerRMSNorm(l Lowering, o *ir.Op) error {
 		Body: func(k *kernel.K, b []*kernel.Buf, _ []kernel.V) {
 			row := k.Mul(k.Group(), k.Int(d))
 			x, w, y := b[0].At(row), b[1], b[2].At(row)
-			acc := k.Var(k.Float(0))
-			k.Lanes(k.Int(d), func(i kernel.V) {
-				v := x.Load(i)
-				acc.Set(k.FMA(v, v, acc.Get()))
-			})
-			mean := k.Div(k.Sum(acc.Get()), k.Float(float64(d)))
-			r := k.Rsqrt(k.Add(mean, k.Float(eps)))
+			r := rmsScale(k, x, d, eps)
 			k.Lanes(k.Int(d), func(i kernel.V) {
 				y.Store(i, k.Mul(w.Load(i), k.Mul(x.Load(i), r)))
 			})
@@ -53,15 +47,31 @@ func lowerHeadRMSNorm(l Lowering, o *ir.Op) error {
 		Body: func(k *kernel.K, b []*kernel.Buf, _ []kernel.V) {
 			at := k.Mul(k.Group(), k.Int(d))
 			x, y := b[0].At(at), b[1].At(at)
-			acc := k.Var(k.Float(0))
-			k.Lanes(k.Int(d), func(i kernel.V) {
-				v := x.Load(i)
-				acc.Set(k.Add(acc.Get(), k.RoundBF16(k.Mul(v, v))))
-			})
-			u := k.RoundBF16(k.Div(k.Sum(acc.Get()), k.Float(float64(d))))
-			s := k.RoundBF16(k.Rsqrt(k.RoundBF16(k.Add(u, k.Float(eps)))))
+			s := headRMSScale(k, x, d, eps)
 			k.Lanes(k.Int(d), func(i kernel.V) { y.Store(i, k.Mul(x.Load(i), s)) })
 		},
 	})
 	return nil
+}
+
+// rmsScale is 1/sqrt(mean(x^2) + eps) of d elements, in f32.
+func rmsScale(k *kernel.K, x *kernel.Buf, d int, eps float64) kernel.V {
+	acc := k.Var(k.Float(0))
+	k.Lanes(k.Int(d), func(i kernel.V) {
+		v := x.Load(i)
+		acc.Set(k.FMA(v, v, acc.Get()))
+	})
+	mean := k.Div(k.Sum(acc.Get()), k.Float(float64(d)))
+	return k.Rsqrt(k.Add(mean, k.Float(eps)))
+}
+
+// headRMSScale is rmsScale with every step rounded to bf16.
+func headRMSScale(k *kernel.K, x *kernel.Buf, d int, eps float64) kernel.V {
+	acc := k.Var(k.Float(0))
+	k.Lanes(k.Int(d), func(i kernel.V) {
+		v := x.Load(i)
+		acc.Set(k.Add(acc.Get(), k.RoundBF16(k.Mul(v, v))))
+	})
+	u := k.RoundBF16(k.Div(k.Sum(acc.Get()), k.Float(float64(d))))
+	return k.RoundBF16(k.Rsqrt(k.RoundBF16(k.Add(u, k.Float(eps)))))
 }

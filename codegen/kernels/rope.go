@@ -28,17 +28,22 @@ func lowerRope(l Lowering, o *ir.Op) error {
 			if d > 2*pairs {
 				k.Lanes(k.Int(d-2*pairs), func(i kernel.V) { y.Store(i, x.Load(i)) })
 			}
-			k.Lanes(k.Int(pairs), func(i kernel.V) {
-				even := k.Add(k.Mul(i, k.Int(2)), k.Int(d-2*pairs))
-				odd := k.Add(even, k.Int(1))
-				p, q, c, s := x.Load(even), x.Load(odd), cos.Load(i), sin.Load(i)
-				if inverse {
-					s = k.Neg(s)
-				}
-				y.Store(even, k.Sub(k.Mul(p, c), k.Mul(q, s)))
-				y.Store(odd, k.Add(k.Mul(p, s), k.Mul(q, c)))
-			})
+			rotatePairs(k, x, cos, sin, d, pairs, inverse, y.Store)
 		},
 	})
 	return nil
+}
+
+// rotatePairs rotates the last 2*pairs of d elements.
+func rotatePairs(k *kernel.K, x, cos, sin *kernel.Buf, d, pairs int, inverse bool, store func(i, v kernel.V)) {
+	k.Lanes(k.Int(pairs), func(i kernel.V) {
+		even := k.Add(k.Mul(i, k.Int(2)), k.Int(d-2*pairs))
+		odd := k.Add(even, k.Int(1))
+		p, q, c, s := x.Load(even), x.Load(odd), cos.Load(i), sin.Load(i)
+		if inverse {
+			s = k.Neg(s)
+		}
+		store(even, k.Sub(k.Mul(p, c), k.Mul(q, s)))
+		store(odd, k.Add(k.Mul(p, s), k.Mul(q, c)))
+	})
 }

@@ -2,7 +2,6 @@ package kernels
 
 import (
 	"fmt"
-	"math"
 
 	"github.com/kiln-project/kiln/codegen/kernel"
 	"github.com/kiln-project/kiln/codegen/target"
@@ -31,7 +30,7 @@ func lowerHadamard(l Lowering, o *ir.Op) error {
 	x := dims(o.Args[0])
 	d := x[len(x)-1]
 	n := product(x) / d
-	scale := float64(float32(math.Pow(float64(d), -0.5)))
+	scale := hadamardScale(d)
 	l.Launch(Launch{
 		Name: "hadamard", Spec: fmt.Sprintf("d%d", d), Grid: n, Work: int64(n * d * 16),
 		In: []Ref{l.Buf(o.Args[0])}, Out: []Ref{l.Buf(o.Results[0])},
@@ -40,27 +39,33 @@ func lowerHadamard(l Lowering, o *ir.Op) error {
 			x, y, s := b[0].At(at), b[1].At(at), k.Shared(ir.F32, d)
 			k.Lanes(k.Int(d), func(i kernel.V) { s.Store(i, x.Load(i)) })
 			k.Barrier()
-			for h := 1; h < d; h *= 2 {
-				butterfly := func(i kernel.V) {
-					j := k.Add(i, k.Int(h))
-					p, q := s.Load(i), s.Load(j)
-					s.Store(i, k.Add(p, q))
-					s.Store(j, k.Sub(p, q))
-				}
-				if !k.T.GPU() && h >= k.T.Lanes { // contiguous runs of h
-					k.For(k.Int(0), k.Int(d), 2*h, func(from kernel.V) {
-						k.Lanes(k.Int(h), func(i kernel.V) { butterfly(k.Add(i, from)) })
-					})
-				} else {
-					k.Lanes(k.Int(d/2), func(p kernel.V) {
-						high := k.Mul(k.UDiv(p, k.Int(h)), k.Int(h))
-						butterfly(k.Add(p, high))
-					})
-				}
-				k.Barrier()
-			}
+			butterflies(k, s, d)
 			k.Lanes(k.Int(d), func(i kernel.V) { y.Store(i, k.Mul(k.RoundBF16(s.Load(i)), k.Float(scale))) })
 		},
 	})
 	return nil
+}
+
+// butterflies is the fast Walsh-Hadamard transform of d elements of shared memory,
+// without its scale. It ends with a barrier.
+func butterflies(k *kernel.K, s *kernel.Buf, d int) {
+	for h := 1; h < d; h *= 2 {
+		butterfly := func(i kernel.V) {
+			j := k.Add(i, k.Int(h))
+			p, q := s.Load(i), s.Load(j)
+			s.Store(i, k.Add(p, q))
+			s.Store(j, k.Sub(p, q))
+		}
+		if !k.T.GPU() && h >= k.T.Lanes { // contiguous runs of h
+			k.For(k.Int(0), k.Int(d), 2*h, func(from kernel.V) {
+				k.Lanes(k.Int(h), func(i kernel.V) { butterfly(k.Add(i, from)) })
+			})
+		} else {
+			k.Lanes(k.Int(d/2), func(p kernel.V) {
+				high := k.Mul(k.UDiv(p, k.Int(h)), k.Int(h))
+				butterfly(k.Add(p, high))
+			})
+		}
+		k.Barrier()
+	}
 }

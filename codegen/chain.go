@@ -1,0 +1,68 @@
+package codegen
+
+import (
+	"github.com/kiln-project/kiln/codegen/kernels"
+	"github.com/kiln-project/kiln/ir"
+)
+
+// inlined is what runs inside of an op.
+type inlined struct {
+	label string // names of the ops, in order
+	ops   int
+	flops int64
+}
+
+// maxChain bounds the ops of one elementwise kernel, and so its parameters.
+const maxChain = 16
+
+// chain finds the elementwise ops of a list that run inside of their only user:
+// the values between them stay in registers, rounded as a store would. Values
+// that are kept have users elsewhere. An op that reads a pool stays where it is: a
+// write may come before its user.
+func (l *lowerer) chain(ops []*ir.Op, kept map[*ir.Value]bool) {
+	users := map[*ir.Value][]*ir.Op{}
+	for _, op := range ops {
+		for _, a := range op.Args {
+			users[a] = append(users[a], op)
+		}
+	}
+	for _, op := range ops {
+		if !l.elementwise(op) {
+			continue
+		}
+		r := op.Results[0]
+		if kept[r] || len(users[r]) != 1 {
+			continue
+		}
+		user := users[r][0]
+		mine, theirs := l.chains[op], l.chains[user]
+		if !l.elementwise(user) || !kernels.Inlines(op, user) || mine.ops+theirs.ops+2 > maxChain {
+			continue
+		}
+		c, err := l.u.cost(op)
+		if err != nil {
+			l.fail("%v", err)
+			return
+		}
+		l.inline[op] = user
+		l.chains[user] = inlined{theirs.label + mine.label + op.Def.Name + "+", theirs.ops + mine.ops + 1, theirs.flops + mine.flops + c.flops}
+	}
+}
+
+// elementwise reports whether op may be part of a chain: its form is the generic
+// one, and it reads no pool.
+func (l *lowerer) elementwise(op *ir.Op) bool {
+	if !kernels.Elementwise(op) {
+		return false
+	}
+	for _, a := range op.Args {
+		if isPool(a) {
+			return false
+		}
+	}
+	form, _ := l.choose(op)
+	return form != nil
+}
+
+// label names an op with what runs inside of it, for people.
+func (l *lowerer) label(op *ir.Op) string { return l.chains[op].label + op.Def.Name }
