@@ -71,7 +71,8 @@ func (m *module) edit(name, old, by string) (undo func()) {
 	return func() { m.write(name, string(text)) }
 }
 
-// result is what a build of the module made of the model's first layer.
+// result is what a build of the module made of the model's first three layers, of
+// which the third has the fusion twice.
 type result struct {
 	code            *bundle.Code
 	kernels, cached int
@@ -84,7 +85,7 @@ func (m *module) compile() result {
 	t.Helper()
 	program, dir := filepath.Join(m.dir, "program"), filepath.Join(t.TempDir(), "m.kiln")
 	command(t, os.Environ(), "go", "build", "-C", m.dir, "-trimpath", "-ldflags=-s -w", "-o", program, ".") // a program that links fast
-	out := command(t, plain(), program, withLLVM(t, "compile", "--model", tinyModel, "--layers", "1", "--batch", "1", "--prefill", "16", "--speculate", "0",
+	out := command(t, plain(), program, withLLVM(t, "compile", "--model", tinyModel, "--layers", "3", "--batch", "1", "--prefill", "16", "--speculate", "0",
 		"--target", "x86-64-v3", "--cache-dir", m.cache, "--json", "--timings", "-o", dir)...)
 	var said struct {
 		Targets []struct{ Kernels, Cached int }
@@ -124,19 +125,19 @@ func (r result) launches(entry string, ops ...string) int {
 func TestEditIsNeverStale(t *testing.T) {
 	m := copyModule(t)
 	first := m.compile()
-	if first.whole || first.cached != 0 || first.launches("decode", "my.add_round") != 1 {
-		t.Fatalf("the first build: whole %v, %d kernels from the cache, my.add_round in %d launches", first.whole, first.cached, first.launches("decode", "my.add_round"))
+	if first.whole || first.cached != 0 || first.launches("decode", "my.add_row") != 2 {
+		t.Fatalf("the first build: whole %v, %d kernels from the cache, my.add_row in %d launches", first.whole, first.cached, first.launches("decode", "my.add_row"))
 	}
 	again := m.compile()
 	if !again.whole || again.cached != again.kernels || !bytes.Equal(again.code.Object, first.code.Object) {
 		t.Errorf("the same again: whole %v, %d of %d kernels from the cache", again.whole, again.cached, again.kernels)
 	}
 
-	// The pass: without the fusion the layer has its cast, add and cast again.
-	undo := m.edit("mypasses/fuse.go", "return passes.Rewrite(c, g, sum)", "return g, nil")
+	// The pass: without the fusion there is a launch more for each.
+	undo := m.edit("mypasses/fuse.go", "return passes.Rewrite(c, g, addOfRow)", "return g, nil")
 	unfused := m.compile()
-	if n, all, before := unfused.launches("decode", "my.add_round"), unfused.launches("decode"), first.launches("decode"); unfused.whole || n != 0 || all != before+2 {
-		t.Errorf("an edited pass: whole %v, my.add_round in %d launches, %d launches in all, want 0 and %d", unfused.whole, n, all, before+2)
+	if n, all, before := unfused.launches("decode", "my.add_row"), unfused.launches("decode"), first.launches("decode"); unfused.whole || n != 0 || all != before+2 {
+		t.Errorf("an edited pass: whole %v, my.add_row in %d launches, %d launches in all, want 0 and %d", unfused.whole, n, all, before+2)
 	}
 	undo()
 

@@ -1,6 +1,8 @@
 package mypasses
 
 import (
+	"fmt"
+	"maps"
 	"strings"
 	"testing"
 
@@ -56,30 +58,35 @@ func tiny(t *testing.T) []*ir.Graph {
 }
 
 func TestFuse(t *testing.T) {
-	const inputs = "graph @g\ninput %x : f32[2,4]\ninput %y : bf16[2,4]\ninput %row : bf16[1,4]\n"
+	const inputs = "graph @g\ninput %x : f32[2,4]\ninput %one : f32[1,4]\ninput %v : f32[2]\ninput %h : bf16[2,4]\n" +
+		"input %table : f32[8,4]\ninput %small : bf16[8,4]\ninput %list : f32[8]\ninput %rows : i32[2]\n"
 	for _, tc := range []struct{ name, before, after, remarks string }{
 		{"fits",
-			"%0 = cast %y {to = f32} : f32[2,4] loc(\"ffn\")\n%1 = add %x, %0 : f32[2,4] loc(\"ffn\")\n%2 = cast %1 {to = bf16} : bf16[2,4] loc(\"ffn\")\noutput z = %2\n",
-			"%0 = my.add_round %x, %y : bf16[2,4] loc(\"ffn\")\noutput z = %0\n",
-			"applied: fuse-add-round @g ffn: cast: as my.add_round\n"},
+			"%0 = gather_rows %table, %rows : f32[2,4] loc(\"e\")\n%1 = add %x, %0 : f32[2,4] loc(\"e\")\noutput z = %1\n",
+			"%0 = my.add_row %x, %table, %rows : f32[2,4] loc(\"e\")\noutput z = %0\n",
+			"applied: fuse-add-row @g e: add: as my.add_row\n"},
 		{"a broadcast operand is not what the op takes",
-			"%0 = cast %row {to = f32} : f32[1,4] loc(\"ffn\")\n%1 = add %x, %0 : f32[2,4] loc(\"ffn\")\n%2 = cast %1 {to = bf16} : bf16[2,4] loc(\"ffn\")\noutput z = %2\n",
+			"%0 = gather_rows %table, %rows : f32[2,4] loc(\"e\")\n%1 = add %one, %0 : f32[2,4] loc(\"e\")\noutput z = %1\n",
 			"",
-			"missed: fuse-add-round @g ffn: cast: an operand is broadcast\n"},
-		{"the sum itself is used too",
-			"%0 = cast %y {to = f32} : f32[2,4] loc(\"ffn\")\n%1 = add %x, %0 : f32[2,4] loc(\"ffn\")\n%2 = cast %1 {to = bf16} : bf16[2,4] loc(\"ffn\")\noutput s = %1\noutput z = %2\n",
+			"missed: fuse-add-row @g e: add: an operand is broadcast\n"},
+		{"nor are single numbers",
+			"%0 = gather_rows %list, %rows : f32[2] loc(\"e\")\n%1 = add %v, %0 : f32[2] loc(\"e\")\noutput z = %1\n",
 			"",
-			"missed: fuse-add-round @g ffn: cast: result z of add at ffn has another use, an output or update of the graph\n"},
-		{"rounded to another format",
-			"%0 = cast %y {to = f32} : f32[2,4] loc(\"ffn\")\n%1 = add %x, %0 : f32[2,4] loc(\"ffn\")\n%2 = cast %1 {to = f16} : f16[2,4] loc(\"ffn\")\noutput z = %2\n",
+			"missed: fuse-add-row @g e: add: what is gathered is no matrix\n"},
+		{"the row itself is used too",
+			"%0 = gather_rows %table, %rows : f32[2,4] loc(\"e\")\n%1 = add %x, %0 : f32[2,4] loc(\"e\")\noutput row = %0\noutput z = %1\n",
+			"",
+			"missed: fuse-add-row @g e: add: result y of gather_rows at e has another use, an output or update of the graph\n"},
+		{"another format",
+			"%0 = gather_rows %small, %rows : bf16[2,4] loc(\"e\")\n%1 = add %h, %0 : bf16[2,4] loc(\"e\")\noutput z = %1\n",
 			"", ""},
-		{"nothing was widened",
-			"%0 = add %x, %x : f32[2,4] loc(\"ffn\")\n%1 = cast %0 {to = bf16} : bf16[2,4] loc(\"ffn\")\noutput z = %1\n",
+		{"nothing was gathered",
+			"%0 = add %x, %x : f32[2,4] loc(\"e\")\noutput z = %0\n",
 			"", ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			before := parse(t, inputs+tc.before)
-			m := apply(t, "fuse-add-round", before)
+			m := apply(t, "fuse-add-row", before)
 			want := inputs + tc.after
 			if tc.after == "" {
 				want = ir.Text(before)
@@ -94,22 +101,23 @@ func TestFuse(t *testing.T) {
 	}
 }
 
-// Every layer of the model has the sum once, and no other place looks like it.
+// The compressors of the model add their positions so, once in a layer, twice in one
+// with an indexer; no other place looks like it.
 func TestFuseModel(t *testing.T) {
-	m := apply(t, "fuse-add-round", tiny(t)...)
+	m := apply(t, "fuse-add-row", tiny(t)...)
 	for _, g := range m.Entries {
-		n := 0
+		got := map[string]int{}
 		for _, op := range g.Ops {
-			if op.Def == addRound {
-				n++
+			if op.Def == addRow {
+				got[op.Loc]++
 			}
 		}
-		want := 6
+		want := map[string]int{"layers.2.attn": 2, "layers.3.attn": 1, "layers.4.attn": 2, "layers.5.attn": 1}
 		if g.Name == string(dsv4.Draft) {
-			want = 1 // the MTP block
+			want = map[string]int{} // the MTP block has no compressor
 		}
-		if n != want {
-			t.Errorf("@%s: %d of my.add_round, want %d", g.Name, n, want)
+		if !maps.Equal(got, want) {
+			t.Errorf("@%s: my.add_row at %v, want %v", g.Name, got, want)
 		}
 	}
 	if text := said(m); strings.Contains(text, "missed") {
@@ -119,11 +127,13 @@ func TestFuseModel(t *testing.T) {
 
 // Operands that the op does not take are refused where they are given.
 func TestOpRefuses(t *testing.T) {
-	for _, types := range []string{"f32[2], f32[2]", "bf16[2], bf16[2]", "f32[2], bf16[3]", "f32[2], bf16[2,1]"} {
-		x, y, _ := strings.Cut(types, ", ")
-		_, err := ir.ParseOne("g.kir", "graph @g\ninput %x : "+x+"\ninput %y : "+y+"\n%0 = my.add_round %x, %y : bf16[2]\noutput z = %0\n")
-		if err == nil || !strings.Contains(err.Error(), "want f32 and bf16 of one shape") {
-			t.Errorf("%s: error %v", types, err)
+	for _, types := range [][3]string{
+		{"bf16[2,4]", "f32[8,4]", "i32[2]"}, {"f32[2,4]", "bf16[8,4]", "i32[2]"}, {"f32[2,4]", "f32[8,3]", "i32[2]"},
+		{"f32[2,4]", "f32[8,4]", "i32[3]"}, {"f32[2,4]", "f32[8,4]", "i64[2]"}, {"f32[4]", "f32[8,4]", "i32[2]"}, {"f32[2,4]", "f32[8]", "i32[2]"},
+	} {
+		_, err := ir.ParseOne("g.kir", fmt.Sprintf("graph @g\ninput %%x : %s\ninput %%t : %s\ninput %%r : %s\n%%0 = my.add_row %%x, %%t, %%r : f32[2,4]\noutput z = %%0\n", types[0], types[1], types[2]))
+		if err == nil || !strings.Contains(err.Error(), "want f32[T,D], f32[N,D] and i32[T]") {
+			t.Errorf("%v: error %v", types, err)
 		}
 	}
 }

@@ -9,33 +9,34 @@ import (
 	"github.com/kiln-project/kiln/ir"
 )
 
-// addRoundForm is one kernel for every target: what it is written in becomes vector
+// addRowForm is one kernel for every target: what it is written in becomes vector
 // instructions on a CPU, lanes of a wave on a GPU.
-var addRoundForm = &kernels.Form{
-	Name: "my_add_round", Op: "my.add_round",
-	Match: func(o *ir.Op, _ *target.Target) string {
-		if o.Args[0].Type.Rank() == 0 {
-			return "has no axis to go along"
-		}
-		return ""
-	},
-	Lower: lowerAddRound,
+var addRowForm = &kernels.Form{
+	Name: "my_add_row", Op: "my.add_row",
+	Match: func(*ir.Op, *target.Target) string { return "" }, // every op, every target
+	Lower: lowerAddRow,
 }
 
-// lowerAddRound: one group per row, lanes along it.
-func lowerAddRound(l kernels.Lowering, o *ir.Op) error {
-	t := o.Results[0].Type
-	elements, _ := t.Size() // kernels are made for integer shapes
-	width, _ := t.Dims[t.Rank()-1].Const()
+// lowerAddRow: one group per row, lanes along it.
+func lowerAddRow(l kernels.Lowering, o *ir.Op) error {
+	x, table, rows := l.Buf(o.Args[0]), l.Buf(o.Args[1]), l.Buf(o.Args[2])
+	n, _ := o.Results[0].Type.Dims[0].Const() // kernels are made for integer shapes
+	width, _ := o.Results[0].Type.Dims[1].Const()
 	l.Launch(kernels.Launch{
-		Name: "add_round", Spec: fmt.Sprintf("d%d", width), Grid: elements / width, Work: int64(elements) * 3,
-		In: []kernels.Ref{l.Buf(o.Args[0]), l.Buf(o.Args[1])}, Out: []kernels.Ref{l.Buf(o.Results[0])},
+		Name: "add_row", Spec: fmt.Sprintf("d%d", width), Grid: n, Work: int64(n * width * 2),
+		In: []kernels.Ref{x, table, rows}, Out: []kernels.Ref{l.Buf(o.Results[0])},
+		Touched: map[kernels.Ref]int64{table: ir.F32.Bytes(n * width)}, // not the whole table
 		Body: func(k *kernel.K, b []*kernel.Buf, _ []kernel.V) {
-			row := k.Mul(k.Group(), k.Int(width))
-			x, y, z := b[0].At(row), b[1].At(row), b[2].At(row)
+			at := k.Mul(k.Group(), k.Int(width))
+			x, z := b[0].At(at), b[3].At(at)
+			row := b[2].Load(k.Group())
+			live := k.Cmp(kernel.GE, row, k.Int32(0))
+			// Row 0 can be read when there is none to read.
+			safe := k.Convert(k.Select(live, row, k.Int32(0)), kernel.I64)
+			table := b[1].At(k.Mul(safe, k.Int(width)))
 			k.Lanes(k.Int(width), func(i kernel.V) {
-				// Load widens bf16 to f32, Store rounds to the format of its buffer.
-				z.Store(i, k.Add(x.Load(i), y.Load(i)))
+				y := k.Select(live, table.Load(i), k.Float(0))
+				z.Store(i, k.Add(x.Load(i), y))
 			})
 		},
 	})

@@ -2,6 +2,7 @@ package mypasses
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"os"
@@ -67,11 +68,12 @@ func compile(t *testing.T, g *ir.Graph, targetName string, without ...string) (*
 	return u, p, c.Object
 }
 
-// addRoundOf is a graph of the op alone.
-func addRoundOf(t *testing.T, x, y *eval.Tensor) *ir.Graph {
+// addRowOf is a graph of the op alone.
+func addRowOf(t *testing.T, in map[string]*eval.Tensor) *ir.Graph {
 	t.Helper()
 	b := ir.NewBuilder("g")
-	b.Output("z", b.Op1("my.add_round", nil, b.Input("x", x.Type()), b.Input("y", y.Type())))
+	arg := func(name string) *ir.Value { return b.Input(name, in[name].Type()) }
+	b.Output("z", b.Op1("my.add_row", nil, arg("x"), arg("table"), arg("rows")))
 	g, err := b.Finish()
 	if err != nil {
 		t.Fatal(err)
@@ -79,25 +81,35 @@ func addRoundOf(t *testing.T, x, y *eval.Tensor) *ir.Graph {
 	return g
 }
 
-// operands meet every case of rounding: sums that are exact, that tie, that are just
-// off a tie, that overflow, infinities, NaN, zeros of both signs, subnormals.
-func operands(t *testing.T, rows, width int) (x, y *eval.Tensor) {
+// operands have zeros of both signs, infinities, NaN, extremes and subnormals, and
+// rows that are none.
+func operands(t *testing.T, n, width int) map[string]*eval.Tensor {
 	t.Helper()
-	inf := float32(math.Inf(1))
-	xs := []float32{1, 0x1p-8, -0x1p-8, 0x1.01p-8, 3, inf, -inf, float32(math.NaN()), 0, float32(math.Copysign(0, -1)), 0x1p-149, math.MaxFloat32, -1}
-	ys := []float32{1, -1, inf, 0, float32(math.Copysign(0, -1)), 0x1p-133, 0x1.fep127}
-	a, b := make([]float32, rows*width), make([]float32, rows*width)
-	for i := range a {
-		a[i], b[i] = xs[i%len(xs)], ys[i/len(xs)%len(ys)]
+	special := []float32{1, -1, 0, float32(math.Copysign(0, -1)), 0x1p-149, -0x1p-126, math.MaxFloat32, float32(math.Inf(1)), float32(math.Inf(-1)), float32(math.NaN()), 3.5}
+	const entries = 5
+	x, table, rows := make([]float32, n*width), make([]float32, entries*width), make([]int32, n)
+	for i := range x {
+		x[i] = special[i%len(special)]
 	}
-	x, err := eval.FromF32(ir.F32, a, rows, width)
+	for i := range table {
+		table[i] = special[(i/3)%len(special)]
+	}
+	for i := range rows {
+		rows[i] = int32(i%(entries+1)) - 1
+	}
+	out := map[string]*eval.Tensor{}
+	var err error
+	set := func(name string, t *eval.Tensor, e error) { out[name], err = t, errors.Join(err, e) }
+	y, e := eval.FromF32(ir.F32, x, n, width)
+	set("x", y, e)
+	y, e = eval.FromF32(ir.F32, table, entries, width)
+	set("table", y, e)
+	y, e = eval.FromI32(rows, n)
+	set("rows", y, e)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if y, err = eval.FromF32(ir.BF16, b, rows, width); err != nil {
-		t.Fatal(err)
-	}
-	return x, y
+	return out
 }
 
 // The kernel on this CPU gives the bits that the op's meaning has in the evaluator,
@@ -108,9 +120,8 @@ func TestKernelOnHost(t *testing.T) {
 		t.Skip(err)
 	}
 	for _, width := range []int{1, 7, 8, 9, 100} {
-		x, y := operands(t, 13, width)
-		g := addRoundOf(t, x, y)
-		in := map[string]*eval.Tensor{"x": x, "y": y}
+		in := operands(t, 13, width)
+		g := addRowOf(t, in)
 		p, err := eval.Compile(g, eval.NewConsts(nil))
 		if err != nil {
 			t.Fatal(err)
@@ -119,12 +130,12 @@ func TestKernelOnHost(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, without := range [][]string{nil, {"my_add_round"}} {
+		for _, without := range [][]string{nil, {"my_add_row"}} {
 			u, p, code := compile(t, g, best, without...)
-			if fused := len(p.Launches) == 1 && p.Launches[0].Op == "my.add_round"; fused == (without != nil) {
+			if fused := len(p.Launches) == 1 && p.Launches[0].Op == "my.add_row"; fused == (without != nil) {
 				t.Fatalf("without %v: launches %v", without, p.Launches)
 			}
-			if d := u.Module.Decomposed; without != nil && (len(d) != 1 || d[0].Op != "my.add_round" || d[0].Rejected[0].Reason != "disabled") {
+			if d := u.Module.Decomposed; without != nil && (len(d) != 1 || d[0].Op != "my.add_row" || d[0].Rejected[0].Reason != "disabled") {
 				t.Errorf("without %v: decomposed %v", without, d)
 			}
 			lib, err := host.OpenLibrary(code)
@@ -134,7 +145,7 @@ func TestKernelOnHost(t *testing.T) {
 			got := onHost(t, host.NewDevice(lib, u.Module), p, in)
 			for i, w := range want["z"].F {
 				if v := got["z"].F[i]; math.Float32bits(v) != math.Float32bits(w) && (v == v || w == w) {
-					t.Errorf("width %d, without %v: %v + %v is %v, want %v", width, without, x.F[i], y.F[i], v, w)
+					t.Errorf("width %d, without %v: element %d is %v, want %v", width, without, i, v, w)
 				}
 			}
 		}
@@ -163,9 +174,9 @@ func onHost(t *testing.T, d *host.Device, p *plan.Plan, in map[string]*eval.Tens
 
 // For AMD GPUs the kernel compiles and reads back clean. Nothing here executes it.
 func TestKernelForGPUs(t *testing.T) {
-	x, y := operands(t, 3, 256)
+	g := addRowOf(t, operands(t, 3, 256))
 	for _, name := range []string{"gfx942", "gfx950"} {
-		u, _, code := compile(t, addRoundOf(t, x, y), name)
+		u, _, code := compile(t, g, name)
 		f, err := object.Read(code)
 		if err != nil {
 			t.Fatal(err)

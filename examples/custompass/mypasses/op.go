@@ -6,23 +6,24 @@ import (
 	"github.com/kiln-project/kiln/ir"
 )
 
-// addRound is the op that the fusion makes. Decompose is its meaning: the evaluator
+// addRow is the op that the fusion makes. Decompose is its meaning: the evaluator
 // computes that, and it is what a target without a kernel for the op runs.
-var addRound = &ir.OpDef{
-	Name: "my.add_round", Group: "custompass",
-	Doc:      "The bf16 nearest to x + y.",
-	Operands: []ir.OperandDef{{Name: "x", Doc: "f32 [..]"}, {Name: "y", Doc: "bf16, shape of x"}},
+var addRow = &ir.OpDef{
+	Name: "my.add_row", Group: "custompass",
+	Doc:      "z[t,:] = x[t,:] + table[rows[t],:]; row -1 adds zeros.",
+	Operands: []ir.OperandDef{{Name: "x", Doc: "f32 [T,D]"}, {Name: "table", Doc: "f32 [N,D]"}, {Name: "rows", Doc: "i32 [T]"}},
 	Results:  []string{"z"},
 	Infer: func(o *ir.Op) ([]ir.Type, error) {
-		x, y := o.Args[0].Type, o.Args[1].Type
-		if !x.Equal(y.As(ir.F32)) || !y.Equal(x.As(ir.BF16)) {
-			return nil, fmt.Errorf("operands are %s and %s, want f32 and bf16 of one shape", x, y)
+		x, table, rows := o.Args[0].Type, o.Args[1].Type, o.Args[2].Type
+		if x.Rank() != 2 || table.Rank() != 2 || !x.Equal(ir.T(ir.F32, x.Dims...)) ||
+			!table.Equal(ir.T(ir.F32, table.Dims[0], x.Dims[1])) || !rows.Equal(ir.T(ir.I32, x.Dims[0])) {
+			return nil, fmt.Errorf("operands are %s, %s and %s, want f32[T,D], f32[N,D] and i32[T]", x, table, rows)
 		}
-		return []ir.Type{y}, nil
+		return []ir.Type{x}, nil
 	},
 	Decompose: func(b *ir.Builder, o *ir.Op) []*ir.Value {
-		sum := b.Bin("add", o.Args[0], b.Cast(o.Args[1], ir.F32))
-		return []*ir.Value{b.Cast(sum, ir.BF16)}
+		row := b.Op1("gather_rows", nil, o.Args[1], o.Args[2])
+		return []*ir.Value{b.Bin("add", o.Args[0], row)}
 	},
-	Limit: ir.Limit{Kind: ir.Exact, Why: "one addition and one rounding, in any order of elements"},
+	Limit: ir.Limit{Kind: ir.Exact, Why: "each element is one addition"},
 }

@@ -13,10 +13,10 @@ import (
 // Register adds everything to Kiln's tables. Call it once, before anything runs.
 func Register() error {
 	return errors.Join(
-		ir.Register(addRound),
-		kernels.Register(addRoundForm), // after its op
-		passes.Register(fuseAddRound, "", passes.Order{
-			Before: "dce", After: "fuse-add-round", Why: "a sum that nothing reads needs no kernel",
+		ir.Register(addRow),
+		kernels.Register(addRowForm), // after its op
+		passes.Register(fuseAddRow, "", passes.Order{
+			Before: "dce", After: "fuse-add-row", Why: "a sum that nothing reads needs no kernel",
 		}),
 		passes.Register(bytesPerLayer, "", passes.Order{
 			Before: "dce", After: "bytes-per-layer", Why: "a weight that nothing reads is gone by then",
