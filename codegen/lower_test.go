@@ -94,6 +94,29 @@ func TestModelsLower(t *testing.T) {
 	}
 }
 
+// TestBordersAreOneLaunch: where two sublayers meet there is one launch on every
+// target, not three.
+func TestBordersAreOneLaunch(t *testing.T) {
+	for _, name := range []string{"x86-64-v3", "x86-64-v2", "gfx942", "gfx950", "sm_90"} {
+		tg, err := target.Lookup(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		u := NewUnit(tg)
+		plans, err := u.LowerAll(entries(t, "../testdata/tiny-dsv4", tg), []passes.Bucket{bucket("decode", "B", 4)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		n := map[string]int{}
+		for _, l := range plans[0].Launches {
+			n[u.Module.Kernels[l.Kernel].Form]++
+		}
+		if n["hc_fused"] != 11 || n["hc_pre"] != 1 || n["hc_post"] != 1 {
+			t.Errorf("%s: launches of 12 sublayers: %d hc_fused, %d hc_pre, %d hc_post, want 11, 1 and 1", name, n["hc_fused"], n["hc_pre"], n["hc_post"])
+		}
+	}
+}
+
 // TestBucketsShareKernels: a bucket changes grids and integers, not code, but
 // for the tile height of products.
 func TestBucketsShareKernels(t *testing.T) {
@@ -174,7 +197,23 @@ func TestModuleCheck(t *testing.T) {
 		{"unknown memory", func(_ *plan.Module, p *plan.Plan) { written(p).Buf.Space = 'x' }},
 		{"declared twice", func(m *plan.Module, _ *plan.Plan) { m.States = append(m.States, m.States[0]) }},
 		{"declared twice", func(m *plan.Module, _ *plan.Plan) { m.Kernels[1].Symbol = m.Kernels[0].Symbol }},
-		{"has 0 bytes", func(m *plan.Module, _ *plan.Plan) { m.Weights[0].Bytes[0] = 0 }},
+		{"not 0 and 0", func(m *plan.Module, _ *plan.Plan) { m.Weights[0].Bytes[0] = 0 }},
+		{"unknown dtype", func(m *plan.Module, _ *plan.Plan) { m.Weights[0].Type = "f33[2]" }},
+		{"no multiple of 64", func(_ *plan.Module, p *plan.Plan) { p.Inputs[0].Data.Offset++ }},
+		{"bytes and 0 of scales", func(_ *plan.Module, p *plan.Plan) { p.Outputs[0].Data.Bytes = 4 }},
+		{"bytes and 0 of scales", func(_ *plan.Module, p *plan.Plan) { p.Outputs[0].Type = "f32[999999]" }},
+		{"is declared twice", func(_ *plan.Module, p *plan.Plan) { p.Outputs = append(p.Outputs, p.Outputs[0]) }},
+		{"arguments, the kernel has", func(_ *plan.Module, p *plan.Plan) { p.Launches[0].Args = p.Launches[0].Args[1:] }},
+		{"mode r, the parameter is int", func(m *plan.Module, p *plan.Plan) {
+			m.Kernels[p.Launches[0].Kernel].Params[0] = "int"
+		}},
+		{"mode w, the parameter is", func(m *plan.Module, p *plan.Plan) {
+			for j, a := range p.Launches[0].Args {
+				if a.Mode == plan.Write {
+					m.Kernels[p.Launches[0].Kernel].Params[j] = "f32"
+				}
+			}
+		}},
 	} {
 		m, p := &plan.Module{}, &plan.Plan{}
 		if err := errors.Join(json.Unmarshal(module, m), json.Unmarshal(text, p)); err != nil {

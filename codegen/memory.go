@@ -80,10 +80,6 @@ func (l *lowerer) slice(id int) plan.Slice {
 	return plan.Slice{Space: b.space, Index: b.index, Part: b.part, Offset: b.offset, Bytes: b.bytes}
 }
 
-// arenaAlign is the alignment of arena buffers: a cache line, and the widest
-// vector access.
-const arenaAlign = 64
-
 // layout gives every arena buffer an offset and returns the arena's size. Two
 // buffers share bytes only if no launch needs both: a buffer's first and last
 // launch are both inside its life.
@@ -109,7 +105,7 @@ func layout(bufs []buffer) int64 {
 	var placed []int // by offset
 	for _, i := range order {
 		b := &bufs[i]
-		need := (b.bytes + arenaAlign - 1) / arenaAlign * arenaAlign
+		need := (b.bytes + plan.Align - 1) / plan.Align * plan.Align
 		b.offset = 0
 		for _, j := range placed {
 			o := &bufs[j]
@@ -119,7 +115,7 @@ func layout(bufs []buffer) int64 {
 			if b.offset+need <= o.offset {
 				break // fits in the gap before o
 			}
-			b.offset = max(b.offset, (o.offset+o.bytes+arenaAlign-1)/arenaAlign*arenaAlign)
+			b.offset = max(b.offset, (o.offset+o.bytes+plan.Align-1)/plan.Align*plan.Align)
 		}
 		at, _ := slices.BinarySearchFunc(placed, b.offset, func(j int, off int64) int {
 			switch {

@@ -26,7 +26,7 @@ func TestLayout(t *testing.T) {
 			case 1:
 				b.last = b.first - 1 // never used
 			}
-			total += (b.bytes + arenaAlign - 1) / arenaAlign * arenaAlign
+			total += (b.bytes + plan.Align - 1) / plan.Align * plan.Align
 		}
 		again := slices.Clone(bufs)
 		size := layout(bufs)
@@ -40,7 +40,7 @@ func TestLayout(t *testing.T) {
 			if a.space != plan.Arena || a.last < a.first {
 				continue
 			}
-			if a.offset%arenaAlign != 0 || a.offset+a.bytes > size {
+			if a.offset%plan.Align != 0 || a.offset+a.bytes > size {
 				t.Fatalf("buffer %d at %d..%d of %d", i, a.offset, a.offset+a.bytes, size)
 			}
 			for j, b := range bufs[:i] {

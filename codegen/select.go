@@ -19,7 +19,7 @@ func (u *Unit) SelectKernels(s *passes.Step) error {
 	if len(g.Syms) > 0 {
 		return fmt.Errorf("graph @%s: symbols %s are not bound", g.Name, strings.Join(g.Syms, ", "))
 	}
-	l := &lowerer{u: u, values: map[*ir.Value]value{}, written: map[*ir.Value]bool{}, inline: map[*ir.Op]*ir.Op{}, chains: map[*ir.Op]inlined{}}
+	l := &lowerer{u: u, requests: s.Bind["B"], values: map[*ir.Value]value{}, written: map[*ir.Value]bool{}, inline: map[*ir.Op]*ir.Op{}, chains: map[*ir.Op]inlined{}}
 	for _, up := range g.Updates {
 		l.written[up.State] = true
 	}
@@ -81,6 +81,7 @@ type lowerer struct {
 	u        *Unit
 	bufs     []buffer
 	values   map[*ir.Value]value
+	requests int                // of the step; 0 if it does not say
 	written  map[*ir.Value]bool // states that the graph updates
 	inline   map[*ir.Op]*ir.Op  // elementwise ops that run inside of their only user
 	chains   map[*ir.Op]inlined // what runs inside of an op
@@ -172,23 +173,32 @@ func (l *lowerer) lowerBy(form *kernels.Form, rejected []plan.Rejected, op *ir.O
 	return l.price(op, l.launches[first:])
 }
 
-// price splits an op's flops over its launches, in proportion to their work.
+// price splits an op's flops over its launches: those that say how many they have,
+// the products, take them at the op's rate, the others the rest, in proportion to
+// their work.
 func (l *lowerer) price(op *ir.Op, launches []plan.Launch) error {
 	c, err := l.u.cost(op)
-	c.flops += l.chains[op].flops
-	if err != nil || c.flops == 0 {
+	if err != nil {
 		return err
 	}
+	rest, rate := c.flops+l.chains[op].flops, c.rate
 	var work int64
 	for i := range launches {
-		if launches[i].Op == l.label(op) {
-			work += launches[i].Work
+		p := &launches[i]
+		switch {
+		case p.Op != l.label(op): // a constant's
+		case p.Flops > 0:
+			p.Rate = string(c.rate)
+			rest, rate = rest-p.Flops, target.RateVector
+		default:
+			work += p.Work
 		}
 	}
 	for i := range launches {
-		if p := &launches[i]; p.Op == l.label(op) {
-			p.Flops = int64(float64(c.flops) * (float64(p.Work) / float64(work)))
-			p.Rate = string(c.rate)
+		p := &launches[i]
+		if p.Op == l.label(op) && p.Flops == 0 && rest > 0 && work > 0 {
+			p.Flops = int64(float64(rest) * (float64(p.Work) / float64(work)))
+			p.Rate = string(rate)
 		}
 	}
 	return nil
@@ -318,6 +328,8 @@ func (l *lowerer) Scales(v *ir.Value) kernels.Ref {
 	return kernels.Ref{ID: id, DT: l.bufs[id].dt}
 }
 
+func (l *lowerer) Requests() int { return l.requests }
+
 func (l *lowerer) Inlined(v *ir.Value) bool { return v.Op != nil && l.inline[v.Op] != nil }
 
 func (l *lowerer) Scratch(dt ir.DType, n int) kernels.Ref {
@@ -326,7 +338,7 @@ func (l *lowerer) Scratch(dt ir.DType, n int) kernels.Ref {
 
 func (l *lowerer) Launch(k kernels.Launch) {
 	params := make([]kernel.Param, 0, len(k.In)+len(k.Out)+len(k.Ints))
-	pl := plan.Launch{Op: l.label(l.cur), Loc: l.cur.Loc, Grid: k.Grid, Work: k.Work}
+	pl := plan.Launch{Op: l.label(l.cur), Loc: l.cur.Loc, Grid: k.Grid, Work: k.Work, Flops: k.Flops}
 	var refs []argRef
 	add := func(list []kernels.Ref, prefix string, mode plan.Mode) {
 		for i, r := range list {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"slices"
+	"strings"
 
 	"github.com/kiln-project/kiln/codegen/kernel"
 	"github.com/kiln-project/kiln/codegen/kernels"
@@ -71,9 +72,18 @@ func (u *Unit) Lower(g *ir.Graph) (*plan.Plan, error) {
 // kernel returns the index of a launch's kernel, building it on first use.
 func (u *Unit) kernel(form string, rejected []plan.Rejected, k kernels.Launch, params []kernel.Param) (int, error) {
 	key := fmt.Sprintf("%s %s %s", form, k.Name, k.Spec)
+	var formats []string
 	for _, p := range params {
-		key += " " + p.Mem.String()
+		switch {
+		case p.Mem == ir.Invalid:
+			formats = append(formats, "int")
+		case p.Out:
+			formats = append(formats, "="+p.Mem.String())
+		default:
+			formats = append(formats, p.Mem.String())
+		}
 	}
+	key += " " + strings.Join(formats, " ")
 	if i, ok := u.symbols[key]; ok {
 		u.Module.Kernels[i].Rejected = merge(u.Module.Kernels[i].Rejected, rejected)
 		return i, nil
@@ -94,7 +104,7 @@ func (u *Unit) kernel(form string, rejected []plan.Rejected, k kernels.Launch, p
 	i := len(u.Kernels)
 	u.symbols[key] = i
 	u.Kernels = append(u.Kernels, kn)
-	u.Module.Kernels = append(u.Module.Kernels, plan.Kernel{Symbol: kn.Symbol, Form: form, Spec: key, Rejected: rejected})
+	u.Module.Kernels = append(u.Module.Kernels, plan.Kernel{Symbol: kn.Symbol, Form: form, Spec: key, Params: formats, Rejected: rejected})
 	return i, nil
 }
 

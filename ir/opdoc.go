@@ -69,8 +69,20 @@ func (d *OpDef) writeReference(w io.Writer) {
 		if d.Limit.Why != "" {
 			limit += " (" + d.Limit.Why + ")"
 		}
-		if d.MoreLimit != nil {
-			limit += fmt.Sprintf("; %s: %s", strings.Join(d.Results[1:], ", "), d.MoreLimit)
+		for i := 1; i < len(d.Results); {
+			from, l := i, d.LimitOf(i)
+			for i < len(d.Results) && d.LimitOf(i) == l {
+				i++
+			}
+			if l != d.Limit {
+				limit += fmt.Sprintf("; %s: %s", strings.Join(d.Results[from:i], ", "), l)
+				if l.Why != "" {
+					limit += " (" + l.Why + ")"
+				}
+			}
+		}
+		if d.Rest != nil {
+			limit += fmt.Sprintf("; all but %s given the %s that the implementation has", d.Results[0], d.Results[0])
 		}
 	}
 	fmt.Fprintf(w, "%s%s.\n", kind, limit)

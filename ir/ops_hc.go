@@ -1,6 +1,9 @@
 package ir
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // Hyper-connections: C residual streams mixed before and after each sublayer.
 
@@ -15,6 +18,7 @@ var hcAttrs = []AttrDef{
 var (
 	f32Noise = Limit{Kind: AbsF32, Bound: 2e-6}
 	hcSum    = Limit{Kind: BF16ULP, Bound: 0.995, Abs: f32Noise.Bound}
+	hcNormed = Limit{Kind: BF16ULP, Bound: 0.995, Abs: f32Noise.Bound, Ulps: 2, Why: "of a y within its limit: one ulp of y, times a factor, is up to two"}
 )
 
 func init() {
@@ -46,40 +50,21 @@ func init() {
 			Operands: []OperandDef{{Name: "h", Doc: "bf16 [T,C,D]"}, {Name: "fn", Doc: "f32 [(2+C)C,C*D]"}, {Name: "scale", Doc: "f32 [3]"}, {Name: "base", Doc: "f32 [(2+C)C]"}},
 			Results:  []string{"y", "post", "comb"},
 			Attrs:    hcAttrs,
-			Infer: func(o *Op) ([]Type, error) {
-				h := o.Args[0].Type
-				if err := firstErr(o.want(0, 3, BF16), o.want(1, 2, F32), o.want(2, 1, F32), o.want(3, 1, F32), hcIters(o)); err != nil {
-					return nil, err
-				}
-				t, c, d := h.Dims[0], h.Dims[1], h.Dims[2]
-				cols := c.Add(Int(2)).Mul(c)
-				if err := firstErr(o.wantConst(0, 1), o.wantConst(0, 2)); err != nil {
-					return nil, err
-				}
-				return []Type{T(BF16, t, d), T(F32, t, c), T(F32, t, c, c)},
-					firstErr(o.wantDims(1, cols, c.Mul(d)), o.wantDims(2, Int(3)), o.wantDims(3, cols))
-			},
+			Infer:    func(o *Op) ([]Type, error) { return hcPreTypes(o, 0, 1) },
 			Decompose: func(b *Builder, o *Op) []*Value {
 				h := o.Args[0]
 				m := hcMixes(b, h, o.Args[1], o.Float("norm_eps"))
 				s := b.Op("hc_split", Attrs{{"iters", o.Int("iters")}, {"eps", o.Float("eps")}}, m, o.Args[2], o.Args[3])
 				return []*Value{hcGather(b, s[0], h), s[1], s[2]}
 			},
-			Limit: hcSum, MoreLimit: &f32Noise,
+			Limit: hcSum, MoreLimits: []Limit{f32Noise},
 		},
 		&OpDef{
 			Name: "hc_post", Group: "hyper-connection",
 			Doc:      "h'_j = b(post_j o + sum_i comb[i,j] h_i): the first index of comb is contracted.",
 			Operands: []OperandDef{{Name: "o", Doc: "bf16 [T,D], sublayer output"}, {Name: "h", Doc: "bf16 [T,C,D], input of hc_pre"}, {Name: "post", Doc: "f32 [T,C]"}, {Name: "comb", Doc: "f32 [T,C,C]"}},
 			Results:  []string{"h"},
-			Infer: func(o *Op) ([]Type, error) {
-				h := o.Args[1].Type
-				if err := firstErr(o.want(0, 2, BF16), o.want(1, 3, BF16), o.want(2, 2, F32), o.want(3, 3, F32)); err != nil {
-					return nil, err
-				}
-				t, c, d := h.Dims[0], h.Dims[1], h.Dims[2]
-				return []Type{h}, firstErr(o.wantDims(0, t, d), o.wantDims(2, t, c), o.wantDims(3, t, c, c))
-			},
+			Infer:    hcPostTypes,
 			Decompose: func(b *Builder, o *Op) []*Value {
 				x, h, post, comb := o.Args[0], o.Args[1], o.Args[2], o.Args[3]
 				t, c, d := h.Type.Dims[0], h.Type.Dims[1], h.Type.Dims[2]
@@ -88,6 +73,33 @@ func init() {
 				return []*Value{b.Cast(b.Bin("add", scaled, mixed), BF16)}
 			},
 			Limit: hcSum,
+		},
+		&OpDef{
+			Name: "hc_fused", Group: "hyper-connection",
+			Doc: "The border of two sublayers: hc_post of the one, hc_pre of the next on the new streams, and the next one's rms_norm of y.",
+			Operands: []OperandDef{
+				{Name: "o", Doc: "bf16 [T,D], sublayer output"}, {Name: "h", Doc: "bf16 [T,C,D], the streams before it"}, {Name: "post", Doc: "f32 [T,C]"}, {Name: "comb", Doc: "f32 [T,C,C]"},
+				{Name: "fn", Doc: "f32 [(2+C)C,C*D], of the next sublayer, as all that follow"}, {Name: "scale", Doc: "f32 [3]"}, {Name: "base", Doc: "f32 [(2+C)C]"}, {Name: "w", Doc: "bf16 [D], of the norm"},
+			},
+			Results: []string{"residual", "hidden", "post", "comb"},
+			Attrs:   slices.Concat(hcAttrs, []AttrDef{{Name: "rms_eps", Kind: AttrFloat, Doc: "added to the mean square of y by the norm"}}),
+			Infer: func(o *Op) ([]Type, error) {
+				h, err := hcPostTypes(o)
+				if err != nil {
+					return nil, err
+				}
+				pre, err := hcPreTypes(o, 1, 4)
+				if err != nil {
+					return nil, err
+				}
+				return append(h, pre...), firstErr(o.want(7, 1, BF16), o.wantDims(7, h[0].Dims[2]))
+			},
+			Decompose: func(b *Builder, o *Op) []*Value {
+				h := b.Op1("hc_post", nil, o.Args[:4]...)
+				return append([]*Value{h}, hcNext(b, o, h)...)
+			},
+			Rest:  hcNext,
+			Limit: hcSum, MoreLimits: []Limit{hcNormed, f32Noise},
 		},
 		&OpDef{
 			Name: "hc_head", Group: "hyper-connection",
@@ -114,6 +126,38 @@ func init() {
 			Limit: hcSum,
 		},
 	)
+}
+
+// hcNext is hidden, post and comb of hc_fused, from the new streams h.
+func hcNext(b *Builder, o *Op, h *Value) []*Value {
+	pre := b.Op("hc_pre", Attrs{{"iters", o.Int("iters")}, {"eps", o.Float("eps")}, {"norm_eps", o.Float("norm_eps")}}, append([]*Value{h}, o.Args[4:7]...)...)
+	return []*Value{b.Op1("rms_norm", Attrs{{"eps", o.Float("rms_eps")}}, pre[0], o.Args[7]), pre[1], pre[2]}
+}
+
+// hcPostTypes are those of hc_post, whose operands come first.
+func hcPostTypes(o *Op) ([]Type, error) {
+	h := o.Args[1].Type
+	if err := firstErr(o.want(0, 2, BF16), o.want(1, 3, BF16), o.want(2, 2, F32), o.want(3, 3, F32)); err != nil {
+		return nil, err
+	}
+	t, c, d := h.Dims[0], h.Dims[1], h.Dims[2]
+	return []Type{h}, firstErr(o.wantDims(0, t, d), o.wantDims(2, t, c), o.wantDims(3, t, c, c))
+}
+
+// hcPreTypes are those of hc_pre; h is the operand with the streams, and fn, scale
+// and base are three in a row.
+func hcPreTypes(o *Op, h, fn int) ([]Type, error) {
+	x, scale, base := o.Args[h].Type, fn+1, fn+2
+	if err := firstErr(o.want(h, 3, BF16), o.want(fn, 2, F32), o.want(scale, 1, F32), o.want(base, 1, F32), hcIters(o)); err != nil {
+		return nil, err
+	}
+	t, c, d := x.Dims[0], x.Dims[1], x.Dims[2]
+	cols := c.Add(Int(2)).Mul(c)
+	if err := firstErr(o.wantConst(h, 1), o.wantConst(h, 2)); err != nil {
+		return nil, err
+	}
+	return []Type{T(BF16, t, d), T(F32, t, c), T(F32, t, c, c)},
+		firstErr(o.wantDims(fn, cols, c.Mul(d)), o.wantDims(scale, Int(3)), o.wantDims(base, cols))
 }
 
 // hcIters bounds the iterations, each of which the decomposition writes out.

@@ -33,7 +33,7 @@ func init() {
 				ids := b.Op1("topk", Attrs{{"k", o.Int("k")}}, b.Bin("add", s, alignLast(b, o.Args[2], 2)))
 				return []*Value{ids, gateWeights(b, s, ids, o.Float("scale"))}
 			},
-			Limit: Limit{Kind: ByChoice}, MoreLimit: &f32Noise,
+			Limit: Limit{Kind: ByChoice}, MoreLimits: []Limit{f32Noise},
 		},
 		&OpDef{
 			Name: "hash_gate", Group: "moe",
@@ -56,7 +56,7 @@ func init() {
 				ids := b.Cast(b.Op1("gather_rows", nil, o.Args[2], o.Args[3]), I32)
 				return []*Value{ids, gateWeights(b, s, ids, o.Float("scale"))}
 			},
-			Limit: Limit{Kind: Exact}, MoreLimit: &f32Noise,
+			Limit: Limit{Kind: Exact}, MoreLimits: []Limit{f32Noise},
 		},
 		&OpDef{
 			Name: "swiglu", Group: "moe",

@@ -39,8 +39,15 @@ type OpDef struct {
 	// meaning, without declared liberties.
 	Limit Limit
 
-	// MoreLimit is the limit of the results after the first; nil: Limit is.
-	MoreLimit *Limit
+	// MoreLimits are those of the results after the first, in order; the last one
+	// holds for all that follow. None: Limit is for every result.
+	MoreLimits []Limit
+
+	// Rest, if not nil, makes the results after the first from the first, as
+	// Decompose does. They are then compared given the first result that the
+	// implementation has: a rounding that went the other way there, which its limit
+	// allows, moves all that follows by more than their own arithmetic may.
+	Rest func(b *Builder, o *Op, first *Value) []*Value
 }
 
 // OperandDef declares one operand.
@@ -67,6 +74,7 @@ type Limit struct {
 	Kind  LimitKind
 	Bound float64
 	Abs   float64 // BF16ULP: the rest may also be this close, absolutely: sums that cancel
+	Ulps  int     // BF16ULP: how far the rest may be instead of one ulp
 	Why   string
 }
 
@@ -75,7 +83,7 @@ func (l Limit) String() string {
 	case AbsF32:
 		return fmt.Sprintf("abs <= %g", l.Bound)
 	case BF16ULP:
-		text := fmt.Sprintf(">= %g%% identical, rest within 1 bf16 ulp", 100*l.Bound)
+		text := fmt.Sprintf(">= %g%% identical, rest within %d bf16 ulp", 100*l.Bound, max(1, l.Ulps))
 		if l.Abs > 0 {
 			text += fmt.Sprintf(" or %g absolute", l.Abs)
 		}
@@ -90,8 +98,8 @@ func (l Limit) String() string {
 
 // LimitOf is the limit of result i.
 func (d *OpDef) LimitOf(i int) Limit {
-	if i > 0 && d.MoreLimit != nil {
-		return *d.MoreLimit
+	if n := len(d.MoreLimits); i > 0 && n > 0 {
+		return d.MoreLimits[min(i, n)-1]
 	}
 	return d.Limit
 }

@@ -109,7 +109,11 @@ func (c *Context) apply(p *Pass, g *ir.Graph) (*ir.Graph, error) {
 		return g, nil
 	}
 	if seed := c.Module.Config.Shuffle; seed != 0 {
-		g = shuffle(g, rand.New(rand.NewPCG(seed, uint64(c.Module.applied))))
+		shuffled, err := shuffle(g, rand.New(rand.NewPCG(seed, uint64(c.Module.applied))))
+		if err != nil {
+			return g, fmt.Errorf("shuffle: %w", err)
+		}
+		g = shuffled
 	}
 	start := time.Now()
 	out, err := protect(func() (*ir.Graph, error) { return p.Graph(c, g) })

@@ -2,6 +2,7 @@ package passes
 
 import (
 	"fmt"
+	"reflect"
 
 	"github.com/kiln-project/kiln/ir"
 )
@@ -83,7 +84,7 @@ func (m *Match) match(p *Pattern, op *ir.Op) string {
 	m.ops[p.As] = op
 	m.list = append(m.list, op)
 	for _, a := range p.Attrs {
-		if v, _ := op.Attrs.Get(a.Key); v != a.Val {
+		if v, _ := op.Attrs.Get(a.Key); !reflect.DeepEqual(v, a.Val) {
 			return fmt.Sprintf("%s of %s is %v, want %v", a.Key, op.Def.Name, v, a.Val)
 		}
 	}

@@ -121,7 +121,7 @@ func (r *Rule) fits(m *Match, u *uses) (at int, why string) {
 			if a.Kind == ir.OpResult && !inside[a.Op] {
 				after = max(after, u.index[a.Op]+1)
 			}
-			if a.Kind == ir.StateValue { // another op may write the pool later on
+			if isPool(a) { // another op may write the pool later on
 				at = min(at, u.index[o])
 			}
 		}

@@ -9,6 +9,7 @@ var Table = []Pass{
 	{Name: "dce", Doc: "Drops ops whose results nothing uses.", Graph: dce},
 
 	{Name: "bind", Doc: "Gives the symbols of an entry the integers of every bucket.", Required: true, On: Steps, Module: bind},
+	{Name: "fuse-hc", Doc: "Makes one op of hc_post of a sublayer, and hc_pre and the norm of the next.", On: Steps, Graph: fuseHC},
 	{Name: "select-kernels", Doc: "Chooses a kernel form for every op; a composite that no form takes is decomposed.", Required: true, On: Steps, Module: selectKernels},
 	{Name: "plan-memory", Doc: "Places every buffer: pools and weights once per bundle, the rest in an arena, by liveness.", Required: true, On: Steps, Module: planMemory},
 }
@@ -20,6 +21,8 @@ var Orders = []Order{
 	{"hoist-pack", "cse", "tables that hoist-pack merges make their gathers equal"},
 	{"hoist-pack", "fuse-rope", "a weight that is packed is a weight again, and no result"},
 	{"cse", "dce", "what was computed twice leaves its operands without use"},
+	{"bind", "fuse-hc", "its threshold is compared with an integer number of tokens"},
+	{"fuse-hc", "select-kernels", "a fused op needs a kernel, and launches are not fused"},
 	{"bind", "select-kernels", "kernels are chosen for integer shapes"},
 	{"select-kernels", "plan-memory", "launches say what memory lives when"},
 }

@@ -21,13 +21,14 @@ var update = flag.Bool("update", false, "rewrite the expected sections of the te
 
 // The text cases of a pass are testdata/NAME/*.txtar: what the case shows, then
 // before.kir with one or more entries (a graph @pack is the pack graph), perhaps
-// module with what else is set, one a line (FNUZ, or bucket decode B=4), then what
-// the pass makes of it: after.kir with the entries and the pack graph, for bind
-// the steps, or error, and the remarks. The cases of what a backend does are beside package codegen.
+// module with what else is set, one a line (FNUZ, chip gfx950, bucket decode B=4, or
+// set KEY=VALUE), then what the pass makes of it: after.kir with the entries and the
+// pack graph, for bind the steps, or error, and the remarks. A pass on steps gets the
+// entries as steps. The cases of what a backend does are beside package codegen.
 func TestTextCases(t *testing.T) {
 	for i := range Table {
 		p := &Table[i]
-		if p.On == Steps && p.Name != "bind" {
+		if p.On == Steps && p.Required && p.Name != "bind" {
 			continue
 		}
 		files, err := filepath.Glob(filepath.Join("testdata", p.Name, "*.txtar"))
@@ -59,6 +60,10 @@ func textCase(t *testing.T, p *Pass, file string) {
 		for field := range strings.Lines(string(arc.Files[1].Data)) {
 			if bucket, ok := strings.CutPrefix(field, "bucket "); ok {
 				m.Buckets = append(m.Buckets, parseBucket(t, bucket))
+			} else if chip, ok := strings.CutPrefix(field, "chip "); ok {
+				m.Target.Chip = strings.TrimSpace(chip)
+			} else if set, ok := strings.CutPrefix(field, "set "); ok {
+				m.Config.Set = parseBucket(t, "set "+set).Bind
 			} else if field == "FNUZ\n" {
 				m.Target.FNUZ = true
 			} else {
@@ -66,11 +71,16 @@ func textCase(t *testing.T, p *Pass, file string) {
 			}
 		}
 	}
+	if p.On == Steps && p.Graph != nil {
+		for _, g := range m.Entries {
+			m.Steps = append(m.Steps, &Step{Graph: g})
+		}
+	}
 	got := txtar.File{Name: "after.kir"}
 	if err := runOne(p, m); err != nil {
 		got = txtar.File{Name: "error", Data: []byte(err.Error() + "\n")}
 	} else {
-		if p.Name == "bind" {
+		if p.On == Steps {
 			m.Entries = nil
 			for _, s := range m.Steps {
 				m.Entries = append(m.Entries, s.Graph)

@@ -29,7 +29,16 @@ const (
 )
 
 // Thresholds is the table; --set KEY=VALUE overrides a key for any target.
-var Thresholds = []Threshold{}
+var Thresholds = []Threshold{
+	{
+		Key: "fuse-hc.max_tokens", Value: 1 << 30, Origin: Modelled, Doc: "hc_post, hc_pre and the norm are fused up to so many tokens",
+		Source: "at any T it is one launch for three, with as many groups as each has, and reads the new streams and y back while they are in a cache",
+	},
+	{
+		Key: "fuse-hc.max_tokens", Target: "gfx950", Value: 64, Origin: Published, Doc: "hc_post, hc_pre and the norm are fused up to so many tokens",
+		Source: "MI355X value published for the fused hc kernel",
+	},
+}
 
 func thresholdKeys() []string {
 	var keys []string

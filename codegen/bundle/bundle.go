@@ -76,8 +76,8 @@ func objectName(target string) string {
 // Write makes the folder. It appears whole or not at all: a folder that is there
 // already is replaced only if it is a bundle.
 func (b *Bundle) Write(dir string) error {
-	if _, err := os.Stat(dir); err == nil {
-		if _, err := os.Stat(filepath.Join(dir, "manifest.json")); err != nil {
+	if info, err := os.Lstat(dir); err == nil {
+		if !info.IsDir() || !isBundle(dir) {
 			return fmt.Errorf("%s exists and is not a bundle", dir)
 		}
 	}
@@ -98,6 +98,17 @@ func (b *Bundle) Write(dir string) error {
 	}
 	defer os.RemoveAll(old)
 	return os.Rename(tmp, dir)
+}
+
+// isBundle reports whether a folder's manifest is one, of any version.
+func isBundle(dir string) bool {
+	data, err := os.ReadFile(filepath.Join(dir, manifestName))
+	var m struct {
+		Format int
+		Kiln   string
+		Files  map[string]string
+	}
+	return err == nil && json.Unmarshal(data, &m) == nil && m.Format > 0 && m.Kiln != "" && m.Files != nil
 }
 
 func (b *Bundle) writeTo(dir string) error {

@@ -25,7 +25,7 @@ func code() *Code {
 	}
 	return &Code{
 		Module: &plan.Module{
-			Version: plan.Version, Target: testTarget, Kernels: []plan.Kernel{{Symbol: "k", Form: "f", Spec: "s"}}, Plans: []*plan.Plan{p},
+			Version: plan.Version, Target: testTarget, Kernels: []plan.Kernel{{Symbol: "k", Form: "f", Spec: "s", Params: []string{"f32", "=f32", "int"}}}, Plans: []*plan.Plan{p},
 			States: []plan.Storage{}, Weights: []plan.Storage{{Name: "w", Type: "f32[4]", Bytes: [2]int64{16, 0}}}, Decomposed: []plan.Decomposed{},
 		},
 		Object: []byte("object"), Pack: "graph @pack\n",
@@ -207,7 +207,14 @@ func TestRefuses(t *testing.T) {
 	if err := os.Mkdir(other, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := sample(t).Write(other); err == nil || !strings.Contains(err.Error(), "is not a bundle") {
-		t.Errorf("writing over a folder: %v", err)
+	for _, name := range []string{"", "manifest.json"} { // a manifest of something else does not make it one
+		if name != "" {
+			if err := os.WriteFile(filepath.Join(other, name), []byte("{}"), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := sample(t).Write(other); err == nil || !strings.Contains(err.Error(), "is not a bundle") {
+			t.Errorf("writing over a folder: %v", err)
+		}
 	}
 }

@@ -111,8 +111,13 @@ func run(t *testing.T, units []unit) {
 			t.Fatal(err)
 		}
 		mod := &plan.Module{Version: plan.Version, Target: name}
-		for i := range units {
-			mod.Kernels = append(mod.Kernels, plan.Kernel{Symbol: fmt.Sprintf("unit%d", i)})
+		for i, u := range units {
+			kn := plan.Kernel{Symbol: fmt.Sprintf("unit%d", i)}
+			for _, x := range u.in {
+				kn.Params = append(kn.Params, x.DType.String())
+			}
+			kn.Params = append(kn.Params, "="+u.out.DType.String())
+			mod.Kernels = append(mod.Kernels, kn)
 		}
 		d := host.NewDevice(lib, mod)
 		for i, u := range units {

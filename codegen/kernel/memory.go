@@ -56,8 +56,8 @@ func (k *K) Shared(d tir.DType, n int) *Buf {
 	return &Buf{k: k, ptr: k.b.NewGetElementPtr(arr, g, zero, zero), mem: d, as: k.T.Shared}
 }
 
-// Barrier waits until all lanes of the group are here and their stores to
-// shared memory are seen.
+// Barrier waits until all lanes of the group are here and each sees what the
+// others stored, in shared memory and in buffers.
 func (k *K) Barrier() {
 	switch k.T.Kind {
 	case target.AMDGPU:

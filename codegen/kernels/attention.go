@@ -82,7 +82,7 @@ func lowerIndexerScores(l Lowering, o *ir.Op) error {
 	l.Launch(Launch{
 		Name: "indexer_scores", Spec: fmt.Sprintf("h%d d%d", h, d), Grid: t * chunks, Work: int64(t * n * h * d),
 		In: []Ref{l.Buf(o.Args[0]), l.Buf(o.Args[1]), keys, l.Buf(o.Args[3])}, Out: []Ref{l.Buf(o.Results[0])}, Ints: []int{n},
-		Touched: map[Ref]int64{keys: int64(t * n * d * 2)},
+		Touched: map[Ref]int64{keys: keys.DT.Bytes(requests(l, t) * n * d)},
 		Body: func(k *kernel.K, b []*kernel.Buf, ints []kernel.V) {
 			n := ints[0]
 			chunks := k.UDiv(k.Add(n, k.Int(scoreChunk-1)), k.Int(scoreChunk))
@@ -143,7 +143,7 @@ func lowerAttention(l Lowering, o *ir.Op) error {
 		kv, width := l.Buf(o.Args[i]), dims(o.Args[i+1])[1]
 		in = append(in, kv, l.Buf(o.Args[i+1]))
 		widths = append(widths, width)
-		touched[kv] += kv.DT.Bytes(t * width * d)
+		touched[kv] += kv.DT.Bytes(requests(l, t) * width * d)
 	}
 	columns := attentionColumns(o)
 	l.Launch(Launch{
@@ -218,4 +218,13 @@ func lowerAttention(l Lowering, o *ir.Op) error {
 		},
 	})
 	return nil
+}
+
+// requests is how many of t tokens read rows of their own: one for each request,
+// or each of them if the step does not say.
+func requests(l Lowering, t int) int {
+	if n := l.Requests(); n > 0 {
+		return min(n, t)
+	}
+	return t
 }

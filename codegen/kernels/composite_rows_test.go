@@ -129,6 +129,33 @@ func hcPostCases(c *cases) {
 	}
 }
 
+// hcFusedAttrs tell the three small numbers apart.
+var hcFusedAttrs = ir.A("eps", 1e-3, "norm_eps", 1e-2, "rms_eps", 0.1)
+
+func hcFusedCases(c *cases) {
+	for _, sh := range hcShapes() {
+		n, m := sh.s*sh.d, (2+sh.s)*sh.s
+		fn, scale, base, w := c.f32(1/math.Sqrt(float64(n)), m, n), c.f32(1, 3), c.f32(1, m), c.bf16(1, sh.d)
+		o, h, post, comb := c.bf16(1, 5, sh.d), c.bf16(1, 5, sh.s, sh.d), c.f32(1, 5, sh.s), c.f32(1, 5, sh.s, sh.s)
+		for _, t := range []int{1, 3} {
+			c.add(hcFusedAttrs, c.bf16(1, t, sh.d), c.bf16(1, t, sh.s, sh.d), c.f32(1, t, sh.s), c.f32(1, t, sh.s, sh.s), fn, scale, base, w)
+		}
+		c.add(hcFusedAttrs, o, h, post, comb, fn, scale, base, w)
+		c.add(hcFusedAttrs, c.spoiled(o, 5), h, post, comb, fn, scale, base, w)
+		c.add(hcFusedAttrs, o, c.spoiled(h, 5), post, comb, fn, scale, base, w)
+		c.add(hcFusedAttrs, o, h, post, c.spoiled(comb, 5), fn, scale, base, w)
+		c.add(hcFusedAttrs, o, h, post, comb, fn, scale, base, c.spoiled(w, sh.d))
+	}
+	fn, scale, base, w := c.f32(.1, 24, 4*37), c.f32(1, 3), c.f32(1, 24), c.bf16(1, 37)
+	o, h, post, comb := c.bf16(1, 3, 37), c.bf16(1, 3, 4, 37), c.f32(1, 3, 4), c.f32(1, 3, 4, 4)
+	for _, iters := range []int{1, 2, 100} {
+		c.add(append(ir.A("iters", iters), hcFusedAttrs...), o, h, post, comb, fn, scale, base, w)
+	}
+	c.add(hcFusedAttrs, c.bf16(0, 3, 37), c.bf16(0, 3, 4, 37), post, comb, fn, scale, base, w) // eps alone
+	c.add(hcFusedAttrs, o, h, post, comb, fn, c.spoiled(scale, 3), base, w)
+	c.add(hcFusedAttrs, o, h, post, comb, fn, scale, c.spoiled(base, 24), w)
+}
+
 func hcHeadCases(c *cases) {
 	for _, sh := range hcShapes() {
 		n := sh.s * sh.d

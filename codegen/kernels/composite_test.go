@@ -25,6 +25,7 @@ var composites = map[string]func(c *cases){
 	"grouped_linear":   groupedLinearCases,
 	"hadamard":         hadamardCases,
 	"hash_gate":        hashGateCases,
+	"hc_fused":         hcFusedCases,
 	"hc_head":          hcHeadCases,
 	"hc_post":          hcPostCases,
 	"hc_pre":           hcPreCases,
@@ -97,6 +98,9 @@ func (c *cases) add(attrs ir.Attrs, args ...*eval.Tensor) {
 	c.t.Helper()
 	before := len(c.what)
 	c.op(c.def.Name, attrs, exact, args...)
+	if c.def.Rest != nil {
+		c.rest = append(c.rest, rest{c.def, attrs, args, before})
+	}
 	for i := range c.limit[before:] {
 		c.limit[before+i] = fromTable(c.t, c.def.LimitOf(i))
 	}
@@ -115,7 +119,7 @@ func fromTable(t testing.TB, l ir.Limit) limit {
 	case ir.OneMinCos:
 		return limit{cos: l.Bound}
 	case ir.BF16ULP:
-		return limit{ulps: 1, share: 1 - l.Bound, abs: l.Abs, bf16: true}
+		return limit{ulps: float64(max(1, l.Ulps)), share: 1 - l.Bound, abs: l.Abs, bf16: true}
 	}
 	t.Fatalf("no check of the limit %q", l)
 	return limit{}

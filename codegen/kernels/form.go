@@ -25,6 +25,8 @@ type Lowering interface {
 	Buf(v *ir.Value) Ref
 	// Scales is the storage of a block-scaled value's scales.
 	Scales(v *ir.Value) Ref
+	// Requests is the number of requests whose rows the step has, or 0.
+	Requests() int
 	// Inlined reports that a value has no storage: its op, elementwise, runs inside
 	// of the op being lowered.
 	Inlined(v *ir.Value) bool
@@ -49,12 +51,15 @@ type Launch struct {
 	Spec string // static parameters, e.g. "d256"
 	Grid int
 	Work int64 // rough number of element operations
-	In   []Ref
-	Out  []Ref
-	Ints []int
-	// Touched is how many bytes at most are read or written of memory that the
-	// launch does not go through as a whole, such as a table of which it gathers
-	// rows.
+	// Flops of a product, a multiply-add counting 2; 0 for a part of what the op
+	// table counts.
+	Flops int64
+	In    []Ref
+	Out   []Ref
+	Ints  []int
+	// Touched is how many bytes are read or written of memory that the launch does
+	// not go through as a whole, such as a table of which it gathers rows, when every
+	// row is there and no two tokens of a request ask for different ones.
 	Touched map[Ref]int64
 	// Body builds the kernel: bufs are In then Out, ints the Ints.
 	Body func(k *kernel.K, bufs []*kernel.Buf, ints []kernel.V)

@@ -143,6 +143,7 @@ type batch struct {
 	names  map[*eval.Tensor]*ir.Value
 	what   []string // by output
 	limit  []limit
+	rest   []rest
 }
 
 // limit is the number of ulps by which a result may differ.
@@ -243,6 +244,7 @@ func (c *batch) run(hosts ...string) {
 	}
 	for _, name := range hosts {
 		got, states := c.compiled(name, g)
+		want := c.wantRest(want, got)
 		for i, what := range c.what {
 			y := fmt.Sprintf("y%d", i)
 			if d := c.limit[i].compare(want[y], got[y]); d != "" {

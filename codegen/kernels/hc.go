@@ -108,46 +108,66 @@ func hcGather(k *kernel.K, pre []kernel.V, h, y *kernel.Buf, d int) {
 	})
 }
 
-// lowerHCPre: one group per token. The Sinkhorn iterations run on uniform
-// values: C*C numbers that every lane holds.
+// hcPreShape is what the code of hc_pre depends on.
+type hcPreShape struct {
+	c, d, iters  int
+	eps, normEps float64
+}
+
+func hcPreShapeOf(o *ir.Op, h *ir.Value) hcPreShape {
+	n := dims(h)
+	return hcPreShape{c: n[1], d: n[2], iters: o.Int("iters"), eps: o.Float("eps"), normEps: o.Float("norm_eps")}
+}
+
+func (s hcPreShape) spec() string {
+	return fmt.Sprintf("c%d d%d iters%d eps%g,%g", s.c, s.d, s.iters, s.eps, s.normEps)
+}
+
+// work is that of t tokens.
+func (s hcPreShape) work(t int) int64 { return int64(t * s.c * s.d * (2 + s.c) * s.c) }
+
+// lowerHCPre: one group per token.
 func lowerHCPre(l Lowering, o *ir.Op) error {
-	h := dims(o.Args[0])
-	c, d := h[1], h[2]
-	iters, eps, normEps := o.Int("iters"), o.Float("eps"), o.Float("norm_eps")
-	n, mixes := c*d, (2+c)*c
+	s, t := hcPreShapeOf(o, o.Args[0]), dims(o.Args[0])[0]
 	l.Launch(Launch{
-		Name: "hc_pre", Spec: fmt.Sprintf("c%d d%d iters%d eps%g,%g", c, d, iters, eps, normEps), Grid: h[0], Work: int64(h[0] * n * mixes),
+		Name: "hc_pre", Spec: s.spec(), Grid: t, Work: s.work(t),
 		In:  []Ref{l.Buf(o.Args[0]), l.Buf(o.Args[1]), l.Buf(o.Args[2]), l.Buf(o.Args[3])},
 		Out: []Ref{l.Buf(o.Results[0]), l.Buf(o.Results[1]), l.Buf(o.Results[2])},
 		Body: func(k *kernel.K, b []*kernel.Buf, _ []kernel.V) {
-			x := b[0].At(k.Mul(k.Group(), k.Int(n)))
-			m := hcMixes(k, x, b[1], n, mixes, normEps)
-			scaled := func(s, j int) kernel.V {
-				return k.Add(k.Mul(m[j], b[2].Load(k.Int(s))), b[3].Load(k.Int(j)))
-			}
-			pre, post := make([]kernel.V, c), make([]kernel.V, c)
-			for j := range c {
-				pre[j] = k.Add(k.Sigmoid(scaled(0, j)), k.Float(eps))
-				post[j] = k.Mul(k.Float(2), k.Sigmoid(scaled(1, c+j)))
-			}
-			a := make([]kernel.V, c*c)
-			for j := range a {
-				a[j] = scaled(2, 2*c+j)
-			}
-			sinkhorn(k, a, c, iters, eps)
-			hcGather(k, pre, x, b[4].At(k.Mul(k.Group(), k.Int(d))), d)
-			k.First(func() {
-				p, q := b[5].At(k.Mul(k.Group(), k.Int(c))), b[6].At(k.Mul(k.Group(), k.Int(c*c)))
-				for j := range post {
-					p.Store(k.Int(j), post[j])
-				}
-				for j := range a {
-					q.Store(k.Int(j), a[j])
-				}
-			})
+			at := func(i, n int) *kernel.Buf { return b[i].At(k.Mul(k.Group(), k.Int(n))) }
+			s.row(k, at(0, s.c*s.d), b[1], b[2], b[3], at(4, s.d), at(5, s.c), at(6, s.c*s.c))
 		},
 	})
 	return nil
+}
+
+// row is hc_pre of the streams x of one token. The Sinkhorn iterations run on
+// uniform values: C*C numbers that every lane holds.
+func (s hcPreShape) row(k *kernel.K, x, fn, scale, base, y, post, comb *kernel.Buf) {
+	c := s.c
+	m := hcMixes(k, x, fn, c*s.d, (2+c)*c, s.normEps)
+	scaled := func(part, j int) kernel.V {
+		return k.Add(k.Mul(m[j], scale.Load(k.Int(part))), base.Load(k.Int(j)))
+	}
+	pre, p := make([]kernel.V, c), make([]kernel.V, c)
+	for j := range c {
+		pre[j] = k.Add(k.Sigmoid(scaled(0, j)), k.Float(s.eps))
+		p[j] = k.Mul(k.Float(2), k.Sigmoid(scaled(1, c+j)))
+	}
+	a := make([]kernel.V, c*c)
+	for j := range a {
+		a[j] = scaled(2, 2*c+j)
+	}
+	sinkhorn(k, a, c, s.iters, s.eps)
+	hcGather(k, pre, x, y, s.d)
+	k.First(func() {
+		for j := range p {
+			post.Store(k.Int(j), p[j])
+		}
+		for j := range a {
+			comb.Store(k.Int(j), a[j])
+		}
+	})
 }
 
 // sinkhorn normalises a [c,c] in place: softmax of the rows plus eps, one column
@@ -208,31 +228,35 @@ func lowerHCPost(l Lowering, o *ir.Op) error {
 		In: []Ref{l.Buf(o.Args[0]), l.Buf(o.Args[1]), l.Buf(o.Args[2]), l.Buf(o.Args[3])}, Out: []Ref{l.Buf(o.Results[0])},
 		Body: func(k *kernel.K, b []*kernel.Buf, _ []kernel.V) {
 			at := func(i, n int) *kernel.Buf { return b[i].At(k.Mul(k.Group(), k.Int(n))) }
-			x, h, post, comb, y := at(0, d), at(1, c*d), at(2, c), at(3, c*c), at(4, c*d)
-			p, a := make([]kernel.V, c), make([]kernel.V, c*c)
-			for j := range p {
-				p[j] = post.Load(k.Int(j))
-			}
-			for j := range a {
-				a[j] = comb.Load(k.Int(j))
-			}
-			k.Lanes(k.Int(d), func(i kernel.V) {
-				v := x.Load(i)
-				in := make([]kernel.V, c)
-				for s := range in {
-					in[s] = h.Load(k.Add(i, k.Int(s*d)))
-				}
-				for j := range c {
-					mixed := k.Mul(a[j], in[0])
-					for s := 1; s < c; s++ { // the first index of comb is contracted
-						mixed = k.FMA(a[s*c+j], in[s], mixed)
-					}
-					y.Store(k.Add(i, k.Int(j*d)), k.Add(k.Mul(p[j], v), mixed))
-				}
-			})
+			hcPostRow(k, at(0, d), at(1, c*d), at(2, c), at(3, c*c), at(4, c*d), c, d)
 		},
 	})
 	return nil
+}
+
+// hcPostRow writes the new streams y of one token.
+func hcPostRow(k *kernel.K, x, h, post, comb, y *kernel.Buf, c, d int) {
+	p, a := make([]kernel.V, c), make([]kernel.V, c*c)
+	for j := range p {
+		p[j] = post.Load(k.Int(j))
+	}
+	for j := range a {
+		a[j] = comb.Load(k.Int(j))
+	}
+	k.Lanes(k.Int(d), func(i kernel.V) {
+		v := x.Load(i)
+		in := make([]kernel.V, c)
+		for s := range in {
+			in[s] = h.Load(k.Add(i, k.Int(s*d)))
+		}
+		for j := range c {
+			mixed := k.Mul(a[j], in[0])
+			for s := 1; s < c; s++ { // the first index of comb is contracted
+				mixed = k.FMA(a[s*c+j], in[s], mixed)
+			}
+			y.Store(k.Add(i, k.Int(j*d)), k.Add(k.Mul(p[j], v), mixed))
+		}
+	})
 }
 
 // lowerHCHead: one group per row.

@@ -95,7 +95,7 @@ func matmul(l Lowering, p matProduct) {
 	}
 	l.Launch(Launch{
 		Name: "matmul", Spec: fmt.Sprintf("n%d k%d mt%d block%v groups%d", p.n, p.k, mt, p.block, p.groups), Grid: nTiles * mTiles * p.groups,
-		Work: int64(p.m) * int64(p.n) * int64(p.k) * int64(p.groups), In: in, Out: []Ref{p.y}, Ints: []int{p.m},
+		Work: int64(p.m) * int64(p.n) * int64(p.k) * int64(p.groups), Flops: 2 * int64(p.m) * int64(p.n) * int64(p.k) * int64(p.groups), In: in, Out: []Ref{p.y}, Ints: []int{p.m},
 		Body: func(k *kernel.K, b []*kernel.Buf, ints []kernel.V) {
 			// Tiles of one weight row follow each other over m: the weights stay cached.
 			tiles := k.UDiv(k.Add(ints[0], k.Int(mt-1)), k.Int(mt))

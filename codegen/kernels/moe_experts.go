@@ -135,7 +135,7 @@ func expertGateUp(l Lowering, o *ir.Op, xq, a Ref, pairs, choices int) {
 	}
 	l.Launch(Launch{
 		Name: "expert_gate_up", Spec: fmt.Sprintf("%s choices%d limit%g", w1.spec(), choices, limit), Grid: pairs * tiles,
-		Work: 2 * int64(pairs) * int64(w1.n) * int64(w1.k), Touched: touched,
+		Work: 2 * int64(pairs) * int64(w1.n) * int64(w1.k), Flops: 4 * int64(pairs) * int64(w1.n) * int64(w1.k), Touched: touched,
 		In: []Ref{l.Buf(o.Args[4]), l.Buf(o.Args[5]), xq, w1.codes, w1.scales, w3.codes, w3.scales}, Out: []Ref{a},
 		Body: func(k *kernel.K, b []*kernel.Buf, _ []kernel.V) {
 			pair := k.UDiv(k.Group(), k.Int(tiles))
@@ -172,7 +172,7 @@ func expertDown(l Lowering, w2 *ir.Value, ids, aq, y Ref, t, choices int) {
 	tiles := w.tiles()
 	l.Launch(Launch{
 		Name: "expert_down", Spec: fmt.Sprintf("%s choices%d", w.spec(), choices), Grid: t * tiles,
-		Work: int64(t*choices) * int64(w.n) * int64(w.k), Touched: w.touched,
+		Work: int64(t*choices) * int64(w.n) * int64(w.k), Flops: 2 * int64(t*choices) * int64(w.n) * int64(w.k), Touched: w.touched,
 		In: []Ref{ids, aq, w.codes, w.scales}, Out: []Ref{y},
 		Body: func(k *kernel.K, b []*kernel.Buf, _ []kernel.V) {
 			token := k.UDiv(k.Group(), k.Int(tiles))

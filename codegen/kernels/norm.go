@@ -25,14 +25,19 @@ func lowerRMSNorm(l Lowering, o *ir.Op) error {
 		In: []Ref{l.Buf(o.Args[0]), l.Buf(o.Args[1])}, Out: []Ref{l.Buf(o.Results[0])},
 		Body: func(k *kernel.K, b []*kernel.Buf, _ []kernel.V) {
 			row := k.Mul(k.Group(), k.Int(d))
-			x, w, y := b[0].At(row), b[1], b[2].At(row)
-			r := rmsScale(k, x, d, eps)
-			k.Lanes(k.Int(d), func(i kernel.V) {
-				y.Store(i, k.Mul(w.Load(i), k.Mul(x.Load(i), r)))
-			})
+			rmsNormRow(k, b[0].At(row), b[1], b[2].At(row), d, eps)
 		},
 	})
 	return nil
+}
+
+// rmsNormRow is the norm of one row. y may be x: a lane writes what it read
+// itself.
+func rmsNormRow(k *kernel.K, x, w, y *kernel.Buf, d int, eps float64) {
+	r := rmsScale(k, x, d, eps)
+	k.Lanes(k.Int(d), func(i kernel.V) {
+		y.Store(i, k.Mul(w.Load(i), k.Mul(x.Load(i), r)))
+	})
 }
 
 // lowerHeadRMSNorm: one group per head; every step is rounded to bf16.

@@ -1,6 +1,12 @@
 package plan
 
-import "fmt"
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/kiln-project/kiln/ir"
+)
 
 // Check validates a module that was read from files, its plans included: the
 // version, and every slice inside the memory that it names.
@@ -14,8 +20,12 @@ func (m *Module) Check() error {
 	}{{State, m.States}, {Weight, m.Weights}} {
 		seen := map[string]bool{}
 		for _, s := range list.s {
-			if s.Bytes[0] < 1 || s.Bytes[1] < 0 {
-				return fmt.Errorf("%v %s has %d bytes and %d of scales", list.space, s.Name, s.Bytes[0], s.Bytes[1])
+			data, scales, err := sizes(s.Type)
+			if err != nil {
+				return fmt.Errorf("%v %s: %w", list.space, s.Name, err)
+			}
+			if s.Bytes != [2]int64{data, scales} {
+				return fmt.Errorf("%v %s: %s has %d bytes and %d of scales, not %d and %d", list.space, s.Name, s.Type, data, scales, s.Bytes[0], s.Bytes[1])
 			}
 			if seen[s.Name] {
 				return fmt.Errorf("%v %s is declared twice", list.space, s.Name)
@@ -64,14 +74,16 @@ func (m *Module) checkPlan(p *Plan) error {
 		return m.checkSlice(s, p.Arena)
 	}
 	for _, list := range [][]Tensor{p.Inputs, p.Outputs} {
+		seen := map[string]bool{}
 		for _, t := range list {
-			err := slice(t.Data)
-			if err == nil && t.Scales != nil {
-				err = slice(*t.Scales)
+			err := t.check(slice)
+			if err == nil && seen[t.Name] {
+				err = errors.New("is declared twice")
 			}
 			if err != nil {
 				return fmt.Errorf("tensor %s: %w", t.Name, err)
 			}
+			seen[t.Name] = true
 		}
 	}
 	for i, l := range p.Launches {
@@ -82,9 +94,16 @@ func (m *Module) checkPlan(p *Plan) error {
 		if l.Grid < 1 {
 			return fmt.Errorf("%s: grid %d", where, l.Grid)
 		}
+		params := m.Kernels[l.Kernel].Params
+		if len(l.Args) != len(params) {
+			return fmt.Errorf("%s: %d arguments, the kernel has %d parameters", where, len(l.Args), len(params))
+		}
 		for j, a := range l.Args {
-			if a.Mode == "" {
+			if a.Mode == "" && params[j] == "int" {
 				continue
+			}
+			if a.Mode == "" {
+				return fmt.Errorf("%s argument %d: an integer, the parameter is %s", where, j, params[j])
 			}
 			if err := slice(a.Buf); err != nil {
 				return fmt.Errorf("%s argument %d: %w", where, j, err)
@@ -94,6 +113,9 @@ func (m *Module) checkPlan(p *Plan) error {
 			}
 			if a.Buf.Space == Weight && a.Mode != Read {
 				return fmt.Errorf("%s argument %d writes weight %s", where, j, m.Weights[a.Buf.Index].Name)
+			}
+			if err := a.fits(params[j]); err != nil {
+				return fmt.Errorf("%s argument %d: %w", where, j, err)
 			}
 		}
 	}
@@ -114,8 +136,53 @@ func (m *Module) checkSlice(s Slice, arena int64) error {
 		}
 		size, name = list[s.Index].Bytes[s.Part], s.Space.String()+" "+list[s.Index].Name
 	}
+	if s.Offset%Align != 0 {
+		return fmt.Errorf("offset %d of %s is no multiple of %d", s.Offset, name, Align)
+	}
 	if s.Offset < 0 || s.Bytes < 0 || s.Bytes > size || s.Offset > size-s.Bytes {
 		return fmt.Errorf("bytes %d..%d are outside %s (%d bytes)", s.Offset, s.Offset+s.Bytes, name, size)
 	}
 	return nil
 }
+
+// check finds a tensor whose slices are not its type's size.
+func (t Tensor) check(slice func(Slice) error) error {
+	data, scales, err := sizes(t.Type)
+	if err != nil {
+		return err
+	}
+	if t.Data.Bytes != data || (t.Scales == nil) != (scales == 0) || t.Scales != nil && t.Scales.Bytes != scales {
+		return fmt.Errorf("%s needs %d bytes and %d of scales", t.Type, data, scales)
+	}
+	if err := slice(t.Data); err != nil || t.Scales == nil {
+		return err
+	}
+	return slice(*t.Scales)
+}
+
+// fits reports a buffer that is not what a parameter asks for.
+func (a Arg) fits(param string) error {
+	if _, written := strings.CutPrefix(param, "="); param == "int" || written != (a.Mode != Read) {
+		return fmt.Errorf("mode %s, the parameter is %s", a.Mode, param)
+	}
+	return nil
+}
+
+// sizes are the bytes of a type's data and block scales. Its extents are integers.
+func sizes(text string) (data, scales int64, err error) {
+	t, err := ir.ParseType(text, func(name string) (ir.Dim, error) {
+		return ir.Dim{}, fmt.Errorf("symbol %s in a plan", name)
+	})
+	if err != nil {
+		return 0, 0, err
+	}
+	data, scales, ok := t.Bytes()
+	if !ok {
+		return 0, 0, fmt.Errorf("type %s has no size", text)
+	}
+	return data, scales, nil
+}
+
+// Align is the alignment of all memory and slices: a cache line, and the widest
+// vector access.
+const Align = 64

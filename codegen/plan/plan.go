@@ -31,6 +31,9 @@ type Kernel struct {
 	Symbol string `json:"symbol"`
 	Form   string `json:"form"` // kernel form of the library, e.g. "gemm8"
 	Spec   string `json:"spec"` // all that its code depends on besides form and target
+	// Params are its parameters: a memory format that is read, "=" and one that is
+	// written, or "int".
+	Params []string `json:"params"`
 	// Rejected are the forms that were looked at before this one for an op that
 	// the kernel runs.
 	Rejected []Rejected `json:"rejected,omitempty"`
@@ -125,9 +128,10 @@ type Launch struct {
 	Loc    string `json:"loc,omitempty"`
 	Grid   int    `json:"grid"`
 	Work   int64  `json:"work"` // rough number of element operations: whether to split it over cores
-	// Flops is the launch's part of the op's floating point operations, as the op
-	// table counts them; Bytes is what it reads and writes at least. Of Rate, the
-	// arithmetic that a chip has a rate for, flops are counted.
+	// Flops is the launch's part of the op's floating point operations; Rate is the
+	// arithmetic, of those that a chip has a rate for, that they are done in. Bytes
+	// is what the launch reads and writes when every row that it may gather is there
+	// and a request's tokens gather the same ones.
 	Flops int64  `json:"flops,omitempty"`
 	Bytes int64  `json:"bytes"`
 	Rate  string `json:"rate,omitempty"`

@@ -203,6 +203,16 @@ func mixRef(pre, x []float64, d int) []float64 {
 	return y
 }
 
+// preRef is hc_pre of n tokens.
+func preRef(h, fn, scale, base []float64, n, c, d, iters int, eps, normEps float64) (y, post, comb []float64) {
+	for i := range n {
+		x := h[i*c*d : (i+1)*c*d]
+		pre, q, a := splitRef(mixesRef(x, fn, normEps), scale, base, c, iters, eps)
+		y, post, comb = append(y, mixRef(pre, x, d)...), append(post, q...), append(comb, concat(a)...)
+	}
+	return y, post, comb
+}
+
 func hcPreProp(t *rapid.T) {
 	h, fn, n, c, d := hcOperands(t, func(c int) int { return (2 + c) * c })
 	scale, base := drawNormal(t, ir.F32, 3), drawNormal(t, ir.F32, (2+c)*c)
@@ -211,13 +221,7 @@ func hcPreProp(t *rapid.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	hv := floats(h)
-	var y, post, comb []float64
-	for i := range n {
-		x := hv[i*c*d : (i+1)*c*d]
-		pre, q, a := splitRef(mixesRef(x, floats(fn), normEps), floats(scale), floats(base), c, iters, eps)
-		y, post, comb = append(y, mixRef(pre, x, d)...), append(post, q...), append(comb, concat(a)...)
-	}
+	y, post, comb := preRef(floats(h), floats(fn), floats(scale), floats(base), n, c, d, iters, eps, normEps)
 	wantShape(t, "y", got[0], ir.BF16, n, d)
 	wantFloats(t, "y", got[0], y)
 	wantFloats(t, "post", got[1], post)
@@ -228,7 +232,15 @@ func hcPostProp(t *rapid.T) {
 	n, c, d := rapid.SampledFrom([]int{1, 2, 3}).Draw(t, "T"), rapid.IntRange(1, 4).Draw(t, "C"), rapid.SampledFrom([]int{1, 5, 9}).Draw(t, "D")
 	o, h := drawNormal(t, ir.BF16, n, d), drawNormal(t, ir.BF16, n, c, d)
 	post, comb := drawNormal(t, ir.F32, n, c), drawNormal(t, ir.F32, n, c, c)
+	got := apply1(t, "hc_post", nil, o, h, post, comb)
+	wantShape(t, "hc_post", got, ir.BF16, n, c, d)
+	wantFloats(t, "hc_post", got, postRef(o, h, post, comb))
+}
+
+// postRef is hc_post.
+func postRef(o, h, post, comb *Tensor) []float64 {
 	ov, hv, pv, av := floats(o), floats(h), floats(post), floats(comb)
+	c, d := h.Shape[1], h.Shape[2]
 	var want []float64
 	each(h.Shape, func(ix []int) {
 		tok, j, k := ix[0], ix[1], ix[2]
@@ -238,9 +250,31 @@ func hcPostProp(t *rapid.T) {
 		}
 		want = append(want, r16(r32(r32(pv[tok*c+j]*ov[tok*d+k])+r32(mixed))))
 	})
-	got := apply1(t, "hc_post", nil, o, h, post, comb)
-	wantShape(t, "hc_post", got, ir.BF16, n, c, d)
-	wantFloats(t, "hc_post", got, want)
+	return want
+}
+
+// hcFusedProp: hc_post, hc_pre of what it gives, and the norm of y.
+func hcFusedProp(t *rapid.T) {
+	h, fn, n, c, d := hcOperands(t, func(c int) int { return (2 + c) * c })
+	o, post, comb := drawNormal(t, ir.BF16, n, d), drawNormal(t, ir.F32, n, c), drawNormal(t, ir.F32, n, c, c)
+	scale, base, w := drawNormal(t, ir.F32, 3), drawNormal(t, ir.F32, (2+c)*c), drawNormal(t, ir.BF16, d)
+	const iters, eps, normEps, rmsEps = 3, 1e-6, 1e-5, 1e-4
+	got, err := apply(t, "hc_fused", ir.A("iters", iters, "eps", eps, "norm_eps", normEps, "rms_eps", rmsEps), o, h, post, comb, fn, scale, base, w)
+	if err != nil {
+		t.Fatal(err)
+	}
+	streams := postRef(o, h, post, comb)
+	y, nextPost, nextComb := preRef(streams, floats(fn), floats(scale), floats(base), n, c, d, iters, eps, normEps)
+	var hidden []float64
+	for i := range n {
+		hidden = append(hidden, rmsNormRef(y[i*d:(i+1)*d], floats(w), rmsEps)...)
+	}
+	wantShape(t, "residual", got[0], ir.BF16, n, c, d)
+	wantFloats(t, "residual", got[0], streams)
+	wantShape(t, "hidden", got[1], ir.BF16, n, d)
+	wantFloats(t, "hidden", got[1], hidden)
+	wantFloats(t, "post", got[2], nextPost)
+	wantFloats(t, "comb", got[3], nextComb)
 }
 
 // The first index of comb is contracted: with comb = [[0, 1], [0, 0]] stream 1

@@ -58,7 +58,7 @@ var properties = map[string]func(t *rapid.T){
 	"linear": linearProp, "block_linear": blockLinearProp, "grouped_linear": groupedLinearProp,
 	"hadamard": hadamardProp, "fake_quant": fakeQuantProp,
 	"freqs_cis": freqsCisProp, "rope": ropeProp,
-	"hc_split": hcSplitProp, "hc_pre": hcPreProp, "hc_post": hcPostProp, "hc_head": hcHeadProp,
+	"hc_split": hcSplitProp, "hc_pre": hcPreProp, "hc_post": hcPostProp, "hc_fused": hcFusedProp, "hc_head": hcHeadProp,
 	"history_rows": historyProp, "entry_rows": entryProp, "group_start": groupStartProp,
 	"compress": compressProp, "indexer_scores": indexerProp, "sparse_attention": attentionProp,
 	"gate": gateProp, "hash_gate": hashGateProp, "swiglu": swigluProp,

@@ -259,6 +259,7 @@ func (g *Program) region(s plan.Slice, st *State) ([]byte, error) {
 
 // address fills the argument words for a state's pools.
 func (g *Program) address(st *State) error {
+	g.state = nil // until all words are new
 	w := g.args.words()
 	for i, l := range g.p.Launches {
 		for j, a := range l.Args {

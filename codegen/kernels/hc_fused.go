@@ -1,0 +1,42 @@
+package kernels
+
+import (
+	"fmt"
+
+	"github.com/kiln-project/kiln/codegen/kernel"
+	"github.com/kiln-project/kiln/codegen/target"
+	"github.com/kiln-project/kiln/ir"
+)
+
+func init() {
+	register(&Form{Name: "hc_fused", Op: "hc_fused", Match: func(o *ir.Op, _ *target.Target) string { return fewStreams(dims(o.Args[1])[1]) }, Lower: lowerHCFused})
+}
+
+// lowerHCFused: one group per token does what the groups of hc_post, hc_pre and
+// rms_norm do for it, in their order and with their code, so that the results have
+// the bits of the three launches: what goes from one to the next goes through
+// memory, rounded, as between launches.
+func lowerHCFused(l Lowering, o *ir.Op) error {
+	s, t := hcPreShapeOf(o, o.Args[1]), dims(o.Args[1])[0]
+	c, d, rmsEps := s.c, s.d, o.Float("rms_eps")
+	in, out := make([]Ref, len(o.Args)), make([]Ref, len(o.Results))
+	for i, v := range o.Args {
+		in[i] = l.Buf(v)
+	}
+	for i, v := range o.Results {
+		out[i] = l.Buf(v)
+	}
+	l.Launch(Launch{
+		Name: "hc_fused", Spec: fmt.Sprintf("%s,%g", s.spec(), rmsEps), Grid: t, Work: s.work(t) + int64(t*c*c*d) + int64(t*d*2),
+		In: in, Out: out,
+		Body: func(k *kernel.K, b []*kernel.Buf, _ []kernel.V) {
+			at := func(i, n int) *kernel.Buf { return b[i].At(k.Mul(k.Group(), k.Int(n))) }
+			residual, hidden := at(8, c*d), at(9, d)
+			hcPostRow(k, at(0, d), at(1, c*d), at(2, c), at(3, c*c), residual, c, d)
+			k.Barrier() // lanes read streams that others wrote
+			s.row(k, residual, b[4], b[5], b[6], hidden, at(10, c), at(11, c*c))
+			rmsNormRow(k, hidden, b[7], hidden, d, rmsEps) // y's elements stay with their lanes
+		},
+	})
+	return nil
+}
