@@ -35,9 +35,9 @@ build: ## build bin/kiln
 # kiln looks in .toolchain/llvm by itself. The prompt travels in a shell variable so
 # that quotes in it stay text.
 ELSEWHERE = $(if $(filter ref,$(DEVICE)),,$(filter-out none .toolchain/llvm,$(TOOLCHAIN)))
-run: export PROMPT := $(PROMPT)
+run: export TEXT := $(if $(filter file,$(origin PROMPT)),$(PROMPT),$(value PROMPT))
 run: build $(if $(filter ref,$(DEVICE)),,toolchain) ## complete PROMPT with the tiny checkpoint, N new tokens, on DEVICE
-	bin/kiln run --model testdata/tiny-dsv4 --prompt "$$PROMPT" --max-new-tokens $(N)$(if $(DEVICE), --device $(DEVICE))$(if $(ELSEWHERE), --llvm '$(ELSEWHERE)')
+	bin/kiln run --model testdata/tiny-dsv4 --prompt "$$TEXT" --max-new-tokens $(N)$(if $(DEVICE), --device $(DEVICE))$(if $(ELSEWHERE), --llvm '$(ELSEWHERE)')
 	@scripts/next.sh '$(DEVICE)' '$(ELSEWHERE)'
 
 test: toolchain ## all tests, the seeds of the fuzz targets included

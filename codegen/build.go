@@ -42,6 +42,7 @@ func (c *Compiler) Build(ctx context.Context, t *target.Target, m *passes.Module
 	}
 	start := time.Now()
 	u := NewUnit(t)
+	u.Interrupted = ctx.Err
 	if err := passes.Lower(m, buckets, u); err != nil {
 		return nil, Stats{}, err
 	}

@@ -78,6 +78,20 @@ func (c *Cache) put(key string, body []byte) error {
 	return nil
 }
 
+// Check makes the folder and writes to it, so that a cache that cannot be written
+// is known before anything is compiled.
+func (c *Cache) Check() error {
+	err := os.MkdirAll(c.dir, 0o755)
+	var f *os.File
+	if err == nil {
+		f, err = os.CreateTemp(c.dir, "new-*.tmp")
+	}
+	if err != nil {
+		return fmt.Errorf("cache: %w", err)
+	}
+	return errors.Join(f.Close(), os.Remove(f.Name()))
+}
+
 // Clean removes the cache's files and reports how many and their bytes. Other
 // files in the folder stay.
 func (c *Cache) Clean() (files int, size int64, err error) {

@@ -3,6 +3,7 @@ package codegen
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"runtime"
 	"strconv"
@@ -141,17 +142,25 @@ func readBack(code []byte, want object.TargetID, version int) ([]byte, error) {
 
 // objects compiles the kernels, as many at a time as there are cores. The first
 // error in kernel order is reported.
-func (c *Compiler) objects(ctx context.Context, u *Unit, as llvm.Output, version int, keys []string) ([][]byte, int, error) {
+func (c *Compiler) objects(parent context.Context, u *Unit, as llvm.Output, version int, keys []string) ([][]byte, int, error) {
 	objs, errs := make([][]byte, len(keys)), make([]error, len(keys))
 	var mu sync.Mutex
 	done, cached := 0, 0
 	next := make(chan int)
 	var wg sync.WaitGroup
+	ctx, stop := context.WithCancel(parent) // at the first error: what else was begun is of no use
+	defer stop()
 	for range min(runtime.GOMAXPROCS(0), len(keys)) {
 		wg.Go(func() {
 			for i := range next {
+				if ctx.Err() != nil {
+					continue
+				}
 				hit := false
 				objs[i], hit, errs[i] = c.object(ctx, u.Target, u.Kernels[i], as, version, keys[i])
+				if errs[i] != nil {
+					stop()
+				}
 				mu.Lock()
 				done++
 				if hit {
@@ -169,8 +178,11 @@ func (c *Compiler) objects(ctx context.Context, u *Unit, as llvm.Output, version
 	}
 	close(next)
 	wg.Wait()
+	if err := parent.Err(); err != nil {
+		return nil, 0, err
+	}
 	for i, err := range errs {
-		if err != nil {
+		if err != nil && !errors.Is(err, context.Canceled) {
 			return nil, 0, fmt.Errorf("kernel %s (%s): %w", u.Kernels[i].Symbol, u.Kernels[i].Spec, err)
 		}
 	}

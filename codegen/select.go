@@ -16,6 +16,11 @@ import (
 // and has it emit its launches; composites that no form takes are decomposed.
 func (u *Unit) SelectKernels(s *passes.Step) error {
 	g := s.Graph
+	if u.Interrupted != nil {
+		if err := u.Interrupted(); err != nil {
+			return err
+		}
+	}
 	if len(g.Syms) > 0 {
 		return fmt.Errorf("graph @%s: symbols %s are not bound", g.Name, strings.Join(g.Syms, ", "))
 	}

@@ -22,6 +22,8 @@ type Unit struct {
 	Disable map[string]bool // kernel forms that must not be chosen
 	Module  *plan.Module
 	Kernels []*Kernel // parallel to Module.Kernels, in the order of first use
+	// Interrupted, if set, ends the lowering with its error.
+	Interrupted func() error
 
 	symbols map[string]int // index of a kernel by form, spec and parameter formats
 	storage map[string]int // index of a pool or weight by space and name

@@ -1,5 +1,7 @@
 package ir
 
+import "errors"
+
 // Rows that are normalised, rotated and rounded on their way to a cache or to
 // attention: one op for what stands in a row.
 
@@ -30,7 +32,7 @@ func init() {
 		d.Infer = func(o *Op) ([]Type, error) {
 			b := &Builder{g: &Graph{}, byName: map[string]*Value{}}
 			y := buildRow(b, o)
-			return []Type{y.Type}, b.err
+			return []Type{y.Type}, errors.Unwrap(b.err) // without the name of the graph
 		}
 		d.Decompose = func(b *Builder, o *Op) []*Value { return []*Value{buildRow(b, o)} }
 		mustRegister(d)

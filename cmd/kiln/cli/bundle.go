@@ -45,18 +45,20 @@ func openBundle(f *flags, path string, c *dsv4.Config, o *dsv4.Options) (*compil
 	if !reflect.DeepEqual(compiled, c) {
 		return nil, refuse(fmt.Errorf("%s was compiled from another config.json than %s has", path, f.text("model")), "kiln compile --model "+f.text("model")+" -o OTHER.kiln")
 	}
-	if err := applyLimits(c, &set); err != nil {
-		return nil, err
+	if set.Layers != c.Layers { // a part of the model is for looking at, not for running
+		return nil, differs("layers", set.Layers, c.Layers)
 	}
 	o.Numerics, o.Taps, o.MaxDraft = dsv4.Numerics(set.Numerics), set.Taps, set.Speculate
-	t, err := hostTarget()
+	runs, err := host.Targets()
 	if err != nil {
-		return nil, err
+		return nil, refuse(err, "--device ref")
 	}
-	if !slices.Contains(b.Manifest.Targets, t.Name) {
-		return nil, refuse(fmt.Errorf("%s was compiled for %v, this CPU is %s", path, b.Manifest.Targets, t.Name), "kiln compile --target "+t.Name)
+	i := slices.IndexFunc(runs, func(t string) bool { return slices.Contains(b.Manifest.Targets, t) })
+	if i < 0 {
+		hint := fmt.Sprintf("kiln compile --model %s --target %s -o OTHER.kiln", f.text("model"), runs[0])
+		return nil, refuse(fmt.Errorf("%s was compiled for %v, this CPU runs %v", path, b.Manifest.Targets, runs), hint)
 	}
-	code, err := b.ReadCode(path, t.Name)
+	code, err := b.ReadCode(path, runs[i])
 	if err != nil {
 		return nil, err
 	}

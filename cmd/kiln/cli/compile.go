@@ -68,6 +68,9 @@ func runCompile(e *env, f *flags, _ []string) error {
 	if err := applyLimits(c, &set); err != nil {
 		return err
 	}
+	if err := limitPrefill(f, &set); err != nil {
+		return err
+	}
 	progress := newProgress(e, f)
 	defer progress.close()
 	emit, err := emitted(f)
@@ -191,6 +194,9 @@ func compileSettings(f *flags) (bundle.Settings, dsv4.Options, error) {
 	if err != nil {
 		return set, o, err
 	}
+	if set.Speculate > maxSpeculate {
+		return set, o, refuse(fmt.Errorf("--speculate %d: at most %d draft tokens", set.Speculate, maxSpeculate), "--speculate 3")
+	}
 	if set.Speculate < 0 || set.Layers < 0 || set.MaxSeq < 0 {
 		return set, o, usagef("kiln compile --help", "--speculate, --layers and --max-seq must not be negative")
 	}
@@ -201,6 +207,10 @@ func compileSettings(f *flags) (bundle.Settings, dsv4.Options, error) {
 	set.Prefill, err = sizes(f, "prefill")
 	return set, o, err
 }
+
+// maxSpeculate bounds the draft tokens of a step: each is another verify and draft
+// bucket, and a chain of that many guesses is hardly ever right.
+const maxSpeculate = 16
 
 // sizes reads a list of distinct positive numbers and sorts it.
 func sizes(f *flags, flag string) ([]int, error) {
@@ -287,6 +297,19 @@ func applyLimits(c *dsv4.Config, set *bundle.Settings) error {
 	}
 	if set.Speculate > 0 && c.NextN == 0 {
 		return refuse(errors.New("--speculate: the model has no MTP block"), "--speculate 0")
+	}
+	return nil
+}
+
+// limitPrefill refuses prefill steps of more tokens than a request can have; of the
+// default ones those that fit stay.
+func limitPrefill(f *flags, set *bundle.Settings) error {
+	if most := slices.Max(set.Prefill); f.given("prefill") && most > set.MaxSeq {
+		return refuse(fmt.Errorf("%s: %d tokens are beyond --max-seq %d", f.origins("prefill"), most, set.MaxSeq), fmt.Sprintf("--prefill %d", set.MaxSeq))
+	}
+	set.Prefill = slices.DeleteFunc(set.Prefill, func(n int) bool { return n > set.MaxSeq })
+	if len(set.Prefill) == 0 {
+		set.Prefill = []int{set.MaxSeq}
 	}
 	return nil
 }

@@ -78,6 +78,9 @@ func TestBundle(t *testing.T) {
 	kiln(t, append(run, "--device", "ref")...).failed(t, exitRefused, "--bundle runs on host")
 	kiln(t, append(run, "--model", modelFolder(t, map[string][]byte{"config.json": []byte(strings.Replace(string(readFile(t, tinyModel+"/config.json")), `"max_position_embeddings": 4096`, `"max_position_embeddings": 2048`, 1))}))...).
 		failed(t, exitRefused, "was compiled from another config.json")
+	part := filepath.Join(dir, "part.kiln")
+	kiln(t, "compile", "--model", tinyModel, "--cache-dir", filepath.Join(dir, "cache"), "--batch", "1", "--max-seq", "64", "--speculate", "0", "--layers", "2", "-o", part).ok(t)
+	kiln(t, append(run, "--bundle", part)...).failed(t, exitRefused, "was compiled with layers 2, not 6")
 	kiln(t, "logits", "--model", tinyModel, "--bundle", b, "--ids", "1,2", "--prefill", "1", "--out", filepath.Join(dir, "x.safetensors")).failed(t, exitRefused, "taps none, not hidden")
 }
 
@@ -215,6 +218,9 @@ func TestCompileRefuses(t *testing.T) {
 		{[]string{"--code-object-version", "6"}, exitUsage, "--code-object-version: no target is an AMD GPU"},
 		{[]string{"--batch", "1,1"}, exitUsage, "distinct positive numbers"},
 		{[]string{"--prefill", "0"}, exitUsage, "distinct positive numbers"},
+		{[]string{"--max-seq", "64", "--prefill", "16,128"}, exitRefused, "128 tokens are beyond --max-seq 64"},
+		{[]string{"--speculate", "17"}, exitRefused, "at most 16 draft tokens"},
+		{[]string{"--cache-dir", "/dev/null/x"}, exitFailed, "cache: "},
 		{[]string{"--max-seq", "5000"}, exitRefused, "beyond max_position_embeddings 4096"},
 		{[]string{"--layers", "7"}, exitRefused, "the model has 6"},
 		{[]string{"--taps", "all"}, exitUsage, `unknown tap "all"`},

@@ -21,6 +21,8 @@ const logitsHelp = `Feeds given ids and writes what the model says after each, a
   prefill.mtp_logits [V]          with --mtp: the MTP block's prediction from the
   decode.mtp_logits [steps-1,V]   same positions and the id that follows
 
+A bundle must have been compiled with --taps hidden.
+
 n ids give n - prefill decode steps; the MTP block needs one id more.`
 
 func runLogits(e *env, f *flags, _ []string) error {

@@ -38,7 +38,12 @@ func newCompiler(e *env, f *flags) (*codegen.Compiler, func(), error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	return &codegen.Compiler{Tools: tools, LLVM: lc, Cache: codegen.OpenCache(dir)}, func() { lc.Close() }, nil
+	cache := codegen.OpenCache(dir)
+	if err := cache.Check(); err != nil {
+		lc.Close()
+		return nil, nil, &codedError{exitFailed, err, "--cache-dir DIR, a folder that can be written"}
+	}
+	return &codegen.Compiler{Tools: tools, LLVM: lc, Cache: cache}, func() { lc.Close() }, nil
 }
 
 // hostTarget is the best host target that this CPU runs.
