@@ -125,7 +125,7 @@ func (l *lowerer) shared(space plan.Space, v *ir.Value) {
 }
 
 func (l *lowerer) defineAs(v *ir.Value, b buffer) value {
-	data, scales := plan.Sizes(v.Type)
+	data, scales, _ := v.Type.Bytes() // bound
 	b.dt, b.bytes = v.Type.DType, data
 	out := value{data: l.newBuffer(b), scales: -1}
 	if q := v.Type.Quant; q != nil {

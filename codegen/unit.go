@@ -134,7 +134,7 @@ func (u *Unit) declare(space plan.Space, v *ir.Value) (int, error) {
 		}
 		return i, nil
 	}
-	data, scales := plan.Sizes(v.Type)
+	data, scales, _ := v.Type.Bytes() // bound
 	*list = append(*list, plan.Storage{Name: v.Name, Type: typ, Bytes: [2]int64{data, scales}})
 	u.storage[space.String()+" "+v.Name] = len(*list) - 1
 	return len(*list) - 1, nil

@@ -119,6 +119,28 @@ func Scaled(dt DType, block0, block1 int, dims ...Dim) Type {
 	return Type{DType: dt, Dims: dims, Quant: &Quant{Block: [2]int{block0, block1}, Scale: E8M0}}
 }
 
+// Bytes is the memory of a type whose extents are integers: the elements, and the
+// block scales if there are any. The last result is false for other types.
+func (t Type) Bytes() (data, scales int64, ok bool) {
+	n, ok := t.Size()
+	if !ok {
+		return 0, 0, false
+	}
+	data = t.DType.Bytes(n)
+	if t.Quant == nil {
+		return data, 0, true
+	}
+	blocks := 1
+	for i, d := range t.Dims {
+		e, _ := d.Const()
+		if j := i - (t.Rank() - 2); j >= 0 {
+			e = (e + t.Quant.Block[j] - 1) / t.Quant.Block[j]
+		}
+		blocks *= e
+	}
+	return data, t.Quant.Scale.Bytes(blocks), true
+}
+
 // Rank is the number of axes.
 func (t Type) Rank() int { return len(t.Dims) }
 

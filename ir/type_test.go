@@ -126,6 +126,26 @@ func TestTypeSize(t *testing.T) {
 	}
 }
 
+func TestTypeBytes(t *testing.T) {
+	for _, c := range []struct {
+		typ          Type
+		data, scales int64
+		ok           bool
+	}{
+		{T(F32), 4, 0, true},
+		{T(BF16, Int(3), Int(5)), 30, 0, true},
+		{T(F4E2M1, Int(3), Int(6)), 9, 0, true},
+		{T(F32, Sym("A")), 0, 0, false},
+		{Scaled(F8E4M3, 128, 128, Int(256), Int(300)), 76800, 6, true},  // a short block at the edge
+		{Scaled(F4E2M1, 1, 32, Int(2), Int(3), Int(64)), 192, 12, true}, // stacked: two of [3,64]
+		{Scaled(F8E4M3, 128, 128, Sym("A"), Int(300)), 0, 0, false},
+	} {
+		if data, scales, ok := c.typ.Bytes(); ok != c.ok || data != c.data || scales != c.scales {
+			t.Errorf("%s: got %d, %d, %v", c.typ, data, scales, ok)
+		}
+	}
+}
+
 func TestHolds(t *testing.T) {
 	for _, c := range []struct {
 		dt        DType

@@ -5,10 +5,8 @@ import (
 	"os"
 
 	"github.com/kiln-project/kiln/cmd/kiln/cli"
-	"github.com/kiln-project/kiln/codegen/llvm"
 )
 
 func main() {
-	llvm.MaybeServeWorker(os.Args) // first: a worker is no command
 	os.Exit(cli.Main())
 }

@@ -1,6 +1,7 @@
 package kernels
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 
@@ -73,6 +74,39 @@ func register(fs ...*Form) {
 	for _, f := range fs {
 		forms[f.Op] = append(forms[f.Op], f)
 	}
+}
+
+// Register adds forms of one's own. For an op that the library has forms for, they
+// are tried before the library's, in the order given; what they do not match goes
+// on to those. Call it before anything is compiled, and after ir.Register of the
+// ops; nothing is added on an error.
+func Register(fs ...*Form) error {
+	names := map[string]bool{}
+	for _, list := range forms {
+		for _, f := range list {
+			names[f.Name] = true
+		}
+	}
+	for i, f := range fs {
+		switch {
+		case f == nil:
+			return fmt.Errorf("form %d is nil", i)
+		case f.Name == "":
+			return fmt.Errorf("form %d, of op %q, has no name", i, f.Op)
+		case names[f.Name]:
+			return fmt.Errorf("form %s is in the library already", f.Name)
+		case f.Match == nil || f.Lower == nil:
+			return fmt.Errorf("form %s: needs Match and Lower", f.Name)
+		}
+		if _, err := ir.Lookup(f.Op); err != nil {
+			return fmt.Errorf("form %s: %w", f.Name, err)
+		}
+		names[f.Name] = true
+	}
+	for i := len(fs) - 1; i >= 0; i-- {
+		forms[fs[i].Op] = append([]*Form{fs[i]}, forms[fs[i].Op]...)
+	}
+	return nil
 }
 
 // For lists the forms of an op, best first.

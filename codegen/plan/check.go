@@ -176,27 +176,11 @@ func sizes(text string) (data, scales int64, err error) {
 	if err != nil {
 		return 0, 0, err
 	}
-	data, scales = Sizes(t)
+	data, scales, ok := t.Bytes()
+	if !ok {
+		return 0, 0, fmt.Errorf("type %s has no size", text)
+	}
 	return data, scales, nil
-}
-
-// Sizes are the bytes of a bound type's data and of its block scales.
-func Sizes(t ir.Type) (data, scales int64) {
-	n, _ := t.Size()
-	data = t.DType.Bytes(n)
-	if t.Quant == nil {
-		return data, 0
-	}
-	scales = 1
-	for i, d := range t.Dims {
-		e, _ := d.Const()
-		if j := i - (t.Rank() - 2); j >= 0 {
-			b := t.Quant.Block[j]
-			e = (e + b - 1) / b
-		}
-		scales *= int64(e)
-	}
-	return data, scales
 }
 
 // Align is the alignment of all memory and slices: a cache line, and the widest

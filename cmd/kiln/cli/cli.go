@@ -13,8 +13,10 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/kiln-project/kiln/runtime/weights"
 	"github.com/spf13/cobra"
+
+	"github.com/kiln-project/kiln/codegen/llvm"
+	"github.com/kiln-project/kiln/runtime/weights"
 )
 
 // Exit codes of every command.
@@ -59,8 +61,11 @@ type env struct {
 	started time.Time
 }
 
-// Main runs the command line of this process and returns the exit code.
+// Main runs the command line of this process and returns the exit code. A program
+// of one's own registers its passes, ops and kernel forms, then calls it; LLVM's
+// workers are children of that program, and Main serves them too.
 func Main() int {
+	llvm.MaybeServeWorker(os.Args) // first: a worker is no command
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop) // a second signal ends the process at once

@@ -3,6 +3,7 @@ package cli
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strconv"
@@ -163,7 +164,7 @@ func completeBinding(f *flags, c *dsv4.Config, o dsv4.Options, entry dsv4.Entry,
 	if err != nil {
 		return err
 	}
-	for sym := range bind {
+	for _, sym := range slices.Sorted(maps.Keys(bind)) {
 		if !slices.Contains(g.Syms, sym) {
 			return usagef("kiln explain --help", "%s: @%s has no symbol %s: it has %s", f.origins("bind"), entry, sym, strings.Join(g.Syms, ", "))
 		}
