@@ -34,14 +34,8 @@ func init() {
 			Name: "block_linear", Group: "linear",
 			Doc:      "y = b(x w^T) with a block-scaled weight: x is quantised to f8e4m3 in blocks along K, products of codes and scales are summed and rounded once to bf16.",
 			Operands: []OperandDef{{Name: "x", Doc: "bf16 [M,K]"}, {Name: "w", Doc: "f8e4m3, f8e4m3fnuz or f4e2m1 [N,K], block scaled"}}, Results: []string{"y"},
-			Attrs: []AttrDef{{Name: "act_block", Kind: AttrInt, Default: actBlock, Doc: "activation block along K"}},
-			Infer: func(o *Op) ([]Type, error) {
-				x, w := o.Args[0].Type, o.Args[1].Type
-				if err := firstErr(o.want(0, 2, BF16), wantScaled(o, 1, 2)); err != nil {
-					return nil, err
-				}
-				return []Type{T(BF16, x.Dims[0], w.Dims[0])}, firstErr(o.wantDims(1, w.Dims[0], x.Dims[1]), o.wantBlocks(0, 1, o.Int("act_block")))
-			},
+			Attrs: []AttrDef{actBlockAttr},
+			Infer: inferBlockLinear,
 			Decompose: func(b *Builder, o *Op) []*Value {
 				return []*Value{b.Dot(quantized(b, o.Args[0], o.Int("act_block")), dequantized(b, o.Args[1]), BF16)}
 			},
@@ -140,6 +134,16 @@ func init() {
 			Limit: Limit{Kind: Exact, Why: "forms of targets whose 8-bit floats are e4m3fnuz give 0 where f8e4m3 gives -0"},
 		},
 	)
+}
+
+var actBlockAttr = AttrDef{Name: "act_block", Kind: AttrInt, Default: actBlock, Doc: "activation block along K"}
+
+func inferBlockLinear(o *Op) ([]Type, error) {
+	x, w := o.Args[0].Type, o.Args[1].Type
+	if err := firstErr(o.want(0, 2, BF16), wantScaled(o, 1, 2)); err != nil {
+		return nil, err
+	}
+	return []Type{T(BF16, x.Dims[0], w.Dims[0])}, firstErr(o.wantDims(1, w.Dims[0], x.Dims[1]), o.wantBlocks(0, 1, o.Int("act_block")))
 }
 
 // wantScaled checks that operand i is block scaled and of the given rank.

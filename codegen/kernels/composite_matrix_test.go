@@ -48,6 +48,21 @@ func blockLinearCases(c *cases) {
 	c.add(nil, c.bf16(1, 5, 256), badScale(c.w4(33, 256)))
 }
 
+func splitLinearCases(c *cases) {
+	for _, m := range c.around(kernels.TileM) {
+		for _, s := range [][]int{{1, 1}, {128, 33}, {33, 8}, {4, 30}, {7, kernels.TileN}} {
+			sizes, n := ir.A("sizes", s), s[0]+s[1]
+			c.add(sizes, c.bf16(1, m, 256), c.w8(n, 256))
+			c.add(sizes, c.bf16(1, m, 256), c.w4(n, 256))
+			c.add(sizes, c.spoiled(c.bf16(1, m, 256), m), c.w8(n, 256))
+		}
+		c.add(ir.A("sizes", []int{9, 24}, "act_block", 64), c.bf16(1, m, 192), c.w4(33, 192))
+		c.add(ir.A("sizes", []int{9, 24}, "act_block", 64), c.bf16(1, m, 192), c.w8(33, 192)) // a block ends inside: decomposed
+	}
+	c.add(ir.A("sizes", []int{8, 25}), c.bf16(0, 5, 256), c.w8(33, 256))
+	c.add(ir.A("sizes", []int{8, 25}), c.bf16(1, 5, 256), badScale(c.w4(33, 256)))
+}
+
 // badScale has NaN as the scale of the first block. NaN codes of 8 bits need no
 // case: binding refuses weights that have any.
 func badScale(w *eval.Tensor) *eval.Tensor { w.Scales[0] = 0xFF; return w }

@@ -37,6 +37,7 @@ var composites = map[string]func(c *cases){
 	"rms_norm":         rmsNormCases,
 	"rope":             ropeCases,
 	"sparse_attention": attentionCases,
+	"split_linear":     splitLinearCases,
 	"swiglu":           swigluCases,
 }
 

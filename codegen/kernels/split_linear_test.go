@@ -1,0 +1,56 @@
+package kernels_test
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/kiln-project/kiln/codegen/kernels"
+	"github.com/kiln-project/kiln/ir"
+	"github.com/kiln-project/kiln/ir/eval"
+)
+
+// One product with two joined weights gives the bits of two products, NaN and
+// zeros included, on every host and as if it had e4m3fnuz.
+func TestSplitLinearEqualsTwoProducts(t *testing.T) {
+	r := rand.New(rand.NewPCG(7, 21))
+	one, two := newBatch(t), newBatch(t)
+	hard := hardRows(t, r, 256)
+	for _, m := range []int{1, 3, kernels.TileM, kernels.TileM + 1} {
+		for _, n := range [][]int{{128, 1}, {128, 33}, {256, 128}} {
+			a, b := finiteWeight(t, r, ir.F8E4M3, 128, 128, n[0], 256), finiteWeight(t, r, ir.F8E4M3, 128, 128, n[1], 256)
+			for _, x := range []*eval.Tensor{gauss(t, r, ir.BF16, 1, m, 256), hard} {
+				one.op("split_linear", ir.A("sizes", n), exact, x, joined(t, a, b))
+				two.op("block_linear", nil, exact, x, a)
+				two.op("block_linear", nil, exact, x, b)
+			}
+		}
+	}
+	for _, host := range []struct {
+		name string
+		run  func(c *batch) map[string]*eval.Tensor
+	}{
+		{bothHosts[0], func(c *batch) map[string]*eval.Tensor { return c.outputs(bothHosts[0]) }},
+		{bothHosts[1], func(c *batch) map[string]*eval.Tensor { return c.outputs(bothHosts[1]) }},
+		{"e4m3fnuz", func(c *batch) map[string]*eval.Tensor { return c.fnuzHost(bothHosts[1], c.graph()) }},
+	} {
+		want, got := host.run(two), host.run(one)
+		for i, what := range two.what {
+			y := fmt.Sprintf("y%d", i)
+			if d := exact.compare(want[y], got[y]); d != "" {
+				t.Errorf("%s: %s: %s", host.name, what, d)
+			}
+		}
+	}
+}
+
+// joined are the rows of a, then those of b.
+func joined(t *testing.T, a, b *eval.Tensor) *eval.Tensor {
+	t.Helper()
+	n := intExtent(a, 0) + intExtent(b, 0)
+	w := blank(t, ir.Scaled(ir.F8E4M3, 128, 128, ir.Int(n), a.Type().Dims[1]))
+	w.Codes = bytes.Join([][]byte{a.Codes, b.Codes}, nil)
+	w.Scales = bytes.Join([][]byte{a.Scales, b.Scales}, nil)
+	return w
+}
