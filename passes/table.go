@@ -2,6 +2,7 @@ package passes
 
 // Table lists the passes in the order in which they run.
 var Table = []Pass{
+	{Name: "fuse-qkv", Doc: "Makes one product of two that multiply the same activations; their weights are joined in the pack graph.", Module: fuseQKV},
 	{Name: "fnuz-weights", Doc: "For a target whose 8-bit floats are e4m3fnuz, recodes f8e4m3 weights that kernels decode in every step.", Required: true, Graph: fnuzWeights},
 	{Name: "hoist-pack", Doc: "Moves weight-only values out of the entries into the pack graph, each once.", Required: true, Module: hoistPack},
 	{Name: "cse", Doc: "Computes equal values once.", Graph: cse},
@@ -15,6 +16,8 @@ var Table = []Pass{
 // Orders are the constraints on the table, each with its reason. They are checked
 // when the program starts and when a pass is registered.
 var Orders = []Order{
+	{"fuse-qkv", "fnuz-weights", "a joined weight is recoded as a whole; a recoded one is no weight of the model any more"},
+	{"fuse-qkv", "hoist-pack", "joining weights is weight-only work, which belongs into the pack graph"},
 	{"fnuz-weights", "hoist-pack", "recoding is weight-only work, which belongs into the pack graph"},
 	{"hoist-pack", "cse", "tables that hoist-pack merges make their gathers equal"},
 	{"cse", "dce", "what was computed twice leaves its operands without use"},
