@@ -20,7 +20,13 @@ const tinyDir = "../testdata/tiny-dsv4"
 
 func tinyModule(t *testing.T) *Module {
 	t.Helper()
-	cfg, err := dsv4.LoadConfig(tinyDir)
+	return moduleOf(t, tinyDir)
+}
+
+// moduleOf has all entries of a model.
+func moduleOf(t *testing.T, dir string) *Module {
+	t.Helper()
+	cfg, err := dsv4.LoadConfig(dir)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,6 +5,7 @@ var Table = []Pass{
 	{Name: "fuse-qkv", Doc: "Makes one product of two that multiply the same activations; their weights are joined in the pack graph.", Module: fuseQKV},
 	{Name: "fnuz-weights", Doc: "For a target whose 8-bit floats are e4m3fnuz, recodes f8e4m3 weights that kernels decode in every step.", Required: true, Graph: fnuzWeights},
 	{Name: "hoist-pack", Doc: "Moves weight-only values out of the entries into the pack graph, each once.", Required: true, Module: hoistPack},
+	{Name: "hoist-rope", Doc: "Gathers rows of rope tables once per step and distinct position vector, at the top of the graph.", Graph: hoistRope},
 	{Name: "cse", Doc: "Computes equal values once.", Graph: cse},
 	{Name: "dce", Doc: "Drops ops whose results nothing uses.", Graph: dce},
 
@@ -19,6 +20,7 @@ var Orders = []Order{
 	{"fuse-qkv", "fnuz-weights", "a joined weight is recoded as a whole; a recoded one is no weight of the model any more"},
 	{"fuse-qkv", "hoist-pack", "joining weights is weight-only work, which belongs into the pack graph"},
 	{"fnuz-weights", "hoist-pack", "recoding is weight-only work, which belongs into the pack graph"},
+	{"hoist-pack", "hoist-rope", "the pack graph says which weights are rope tables, and of which plan"},
 	{"hoist-pack", "cse", "tables that hoist-pack merges make their gathers equal"},
 	{"cse", "dce", "what was computed twice leaves its operands without use"},
 	{"bind", "select-kernels", "kernels are chosen for integer shapes"},
