@@ -44,8 +44,7 @@ func matchBlockLinear(o *ir.Op, _ *target.Target) string {
 func lowerBlockLinear(l Lowering, o *ir.Op) error {
 	x, w := dims(o.Args[0]), dims(o.Args[1])
 	m, k := x[0], x[1]
-	q := l.Scratch(ir.F32, m*k)
-	actQuant(l, l.Buf(o.Args[0]), q, m*k, o.Int("act_block"))
+	q := activations(l, o, m*k)
 	t := o.Args[1].Type
 	p := matProduct{x: q, w: l.Buf(o.Args[1]), scales: l.Scales(o.Args[1]), block: t.Quant.Block, y: l.Buf(o.Results[0]), m: m, n: w[0], k: k}
 	if len(o.Results) == 2 {
@@ -53,6 +52,18 @@ func lowerBlockLinear(l Lowering, o *ir.Op) error {
 	}
 	matmul(l, p)
 	return nil
+}
+
+// activations is an op's operand x, n elements, after its quantisation if the op
+// asks for one.
+func activations(l Lowering, o *ir.Op, n int) Ref {
+	block := o.Int("act_block")
+	if block == 0 {
+		return l.Buf(o.Args[0])
+	}
+	q := l.Scratch(ir.F32, n)
+	actQuant(l, l.Buf(o.Args[0]), q, n, block)
+	return q
 }
 
 // actQuant rounds x through block-scaled f8e4m3 and stores the values.

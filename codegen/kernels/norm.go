@@ -25,20 +25,24 @@ func lowerRMSNorm(l Lowering, o *ir.Op) error {
 		In: []Ref{l.Buf(o.Args[0]), l.Buf(o.Args[1])}, Out: []Ref{l.Buf(o.Results[0])},
 		Body: func(k *kernel.K, b []*kernel.Buf, _ []kernel.V) {
 			row := k.Mul(k.Group(), k.Int(d))
-			x, w, y := b[0].At(row), b[1], b[2].At(row)
-			acc := k.Var(k.Float(0))
-			k.Lanes(k.Int(d), func(i kernel.V) {
-				v := x.Load(i)
-				acc.Set(k.FMA(v, v, acc.Get()))
-			})
-			mean := k.Div(k.Sum(acc.Get()), k.Float(float64(d)))
-			r := k.Rsqrt(k.Add(mean, k.Float(eps)))
-			k.Lanes(k.Int(d), func(i kernel.V) {
-				y.Store(i, k.Mul(w.Load(i), k.Mul(x.Load(i), r)))
-			})
+			rmsNorm(k, b[0].At(row), b[1], d, eps, b[2].At(row).Store)
 		},
 	})
 	return nil
+}
+
+// rmsNorm gives the elements of the norm of a row, not rounded yet, to store.
+func rmsNorm(k *kernel.K, x, w *kernel.Buf, d int, eps float64, store func(i, v kernel.V)) {
+	acc := k.Var(k.Float(0))
+	k.Lanes(k.Int(d), func(i kernel.V) {
+		v := x.Load(i)
+		acc.Set(k.FMA(v, v, acc.Get()))
+	})
+	mean := k.Div(k.Sum(acc.Get()), k.Float(float64(d)))
+	r := k.Rsqrt(k.Add(mean, k.Float(eps)))
+	k.Lanes(k.Int(d), func(i kernel.V) {
+		store(i, k.Mul(w.Load(i), k.Mul(x.Load(i), r)))
+	})
 }
 
 // lowerHeadRMSNorm: one group per head; every step is rounded to bf16.

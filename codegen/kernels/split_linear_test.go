@@ -2,7 +2,6 @@ package kernels_test
 
 import (
 	"bytes"
-	"fmt"
 	"math/rand/v2"
 	"testing"
 
@@ -27,22 +26,7 @@ func TestSplitLinearEqualsTwoProducts(t *testing.T) {
 			}
 		}
 	}
-	for _, host := range []struct {
-		name string
-		run  func(c *batch) map[string]*eval.Tensor
-	}{
-		{bothHosts[0], func(c *batch) map[string]*eval.Tensor { return c.outputs(bothHosts[0]) }},
-		{bothHosts[1], func(c *batch) map[string]*eval.Tensor { return c.outputs(bothHosts[1]) }},
-		{"e4m3fnuz", func(c *batch) map[string]*eval.Tensor { return c.fnuzHost(bothHosts[1], c.graph()) }},
-	} {
-		want, got := host.run(two), host.run(one)
-		for i, what := range two.what {
-			y := fmt.Sprintf("y%d", i)
-			if d := exact.compare(want[y], got[y]); d != "" {
-				t.Errorf("%s: %s: %s", host.name, what, d)
-			}
-		}
-	}
+	sameBits(t, two, one)
 }
 
 // joined are the rows of a, then those of b.
