@@ -169,6 +169,16 @@ func (b *Builder) RoundActivations(x *Value, block int) *Value {
 	return b.Op1("fake_quant", Attrs{{"to", F8E4M3}, {"block", block}, {"floor", actFloor}, {"dims", n}}, x)
 }
 
+// RoundsActivations reports whether o is such a quantisation, and its block.
+func RoundsActivations(o *Op) (block int, ok bool) {
+	if o.Def.Name != "fake_quant" {
+		return 0, false
+	}
+	x := o.Args[0].Type
+	n, _ := x.Dims[x.Rank()-1].Const()
+	return o.Int("block"), o.DType("to") == F8E4M3 && o.Float("floor") == actFloor && o.Int("dims") == n
+}
+
 // activations are what a product with act_block multiplies, as f32 values.
 func activations(b *Builder, x *Value, block int) *Value {
 	if block == 0 {

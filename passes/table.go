@@ -6,10 +6,12 @@ var Table = []Pass{
 	{Name: "fnuz-weights", Doc: "For a target whose 8-bit floats are e4m3fnuz, recodes f8e4m3 weights that kernels decode in every step.", Required: true, Graph: fnuzWeights},
 	{Name: "hoist-pack", Doc: "Moves weight-only values out of the entries into the pack graph, each once.", Required: true, Module: hoistPack},
 	{Name: "hoist-rope", Doc: "Gathers rows of rope tables once per step and distinct position vector, at the top of the graph.", Graph: hoistRope},
+	{Name: "share-quant", Doc: "Quantises activations once for all products that read them.", Graph: shareQuant},
 	{Name: "cse", Doc: "Computes equal values once.", Graph: cse},
 	{Name: "dce", Doc: "Drops ops whose results nothing uses.", Graph: dce},
 
 	{Name: "bind", Doc: "Gives the symbols of an entry the integers of every bucket.", Required: true, On: Steps, Module: bind},
+	{Name: "fuse-norm-quant", Doc: "Makes one op of rms_norm and the quantisation of its result.", On: Steps, Graph: fuseNormQuant},
 	{Name: "select-kernels", Doc: "Chooses a kernel form for every op; a composite that no form takes is decomposed.", Required: true, On: Steps, Module: selectKernels},
 	{Name: "plan-memory", Doc: "Places every buffer: pools and weights once per bundle, the rest in an arena, by liveness.", Required: true, On: Steps, Module: planMemory},
 }
@@ -21,8 +23,10 @@ var Orders = []Order{
 	{"fuse-qkv", "hoist-pack", "joining weights is weight-only work, which belongs into the pack graph"},
 	{"fnuz-weights", "hoist-pack", "recoding is weight-only work, which belongs into the pack graph"},
 	{"hoist-pack", "hoist-rope", "the pack graph says which weights are rope tables, and of which plan"},
+	{"fuse-qkv", "share-quant", "two products that become one quantise once anyway"},
 	{"hoist-pack", "cse", "tables that hoist-pack merges make their gathers equal"},
 	{"cse", "dce", "what was computed twice leaves its operands without use"},
+	{"share-quant", "fuse-norm-quant", "products quantise their operands themselves until share-quant has made that an op"},
 	{"bind", "select-kernels", "kernels are chosen for integer shapes"},
 	{"select-kernels", "plan-memory", "launches say what memory lives when"},
 }
