@@ -2,6 +2,7 @@ package passes
 
 // Table lists the passes in the order in which they run.
 var Table = []Pass{
+	{Name: "fold", Doc: "Drops ops that do nothing and makes one of two that follow each other, where every bit stays.", Graph: fold},
 	{Name: "fuse-qkv", Doc: "Makes one product of two that multiply the same activations; their weights are joined in the pack graph.", Module: fuseQKV},
 	{Name: "fnuz-weights", Doc: "For a target whose 8-bit floats are e4m3fnuz, recodes f8e4m3 weights that kernels decode in every step.", Required: true, Graph: fnuzWeights},
 	{Name: "hoist-pack", Doc: "Moves weight-only values out of the entries into the pack graph, each once.", Required: true, Module: hoistPack},
@@ -25,6 +26,8 @@ var Orders = []Order{
 	{"hoist-pack", "hoist-rope", "the pack graph says which weights are rope tables, and of which plan"},
 	{"fuse-qkv", "share-quant", "two products that become one quantise once anyway"},
 	{"hoist-pack", "cse", "tables that hoist-pack merges make their gathers equal"},
+	{"fold", "cse", "what was written in two ways is equal once it is folded"},
+	{"fold", "dce", "the inner op of a chain is left without use"},
 	{"cse", "dce", "what was computed twice leaves its operands without use"},
 	{"share-quant", "fuse-norm-quant", "products quantise their operands themselves until share-quant has made that an op"},
 	{"bind", "select-kernels", "kernels are chosen for integer shapes"},
