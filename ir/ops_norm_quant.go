@@ -32,7 +32,7 @@ func init() {
 
 var (
 	normQuantAttrs = append([]AttrDef{{Name: "act_block", Kind: AttrInt, Default: actBlock, Doc: "elements along the last axis that share a scale"}}, normAttrs...)
-	normQuantLimit = Limit{Kind: BF16ULP, Bound: 0.995}
+	normQuantLimit = Limit{Kind: BF16ULP, Bound: 0.995, Why: "where rounding moves the norm over a code's border, q moves by a code, as in expert; 0 for -0 as in fake_quant"}
 )
 
 func inferNormQuant(o *Op) (Type, error) {
