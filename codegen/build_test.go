@@ -149,7 +149,7 @@ func TestBuildDisable(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		m := &passes.Module{Entries: []*ir.Graph{g}, Config: config}
+		m := &passes.Module{Entries: []*ir.Graph{g}, Target: tg.ForPasses(), Config: config}
 		files, st, err := c.Build(t.Context(), tg, m, []passes.Bucket{{Entry: "norm"}}, Emit{})
 		if err != nil {
 			t.Fatal(err)

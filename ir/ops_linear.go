@@ -34,16 +34,10 @@ func init() {
 			Name: "block_linear", Group: "linear",
 			Doc:      "y = b(x w^T) with a block-scaled weight: x is quantised to f8e4m3 in blocks along K, products of codes and scales are summed and rounded once to bf16.",
 			Operands: []OperandDef{{Name: "x", Doc: "bf16 [M,K]"}, {Name: "w", Doc: "f8e4m3, f8e4m3fnuz or f4e2m1 [N,K], block scaled"}}, Results: []string{"y"},
-			Attrs: []AttrDef{{Name: "act_block", Kind: AttrInt, Default: actBlock, Doc: "activation block along K"}},
-			Infer: func(o *Op) ([]Type, error) {
-				x, w := o.Args[0].Type, o.Args[1].Type
-				if err := firstErr(o.want(0, 2, BF16), wantScaled(o, 1, 2)); err != nil {
-					return nil, err
-				}
-				return []Type{T(BF16, x.Dims[0], w.Dims[0])}, firstErr(o.wantDims(1, w.Dims[0], x.Dims[1]), o.wantBlocks(0, 1, o.Int("act_block")))
-			},
+			Attrs: []AttrDef{actBlockAttr},
+			Infer: inferBlockLinear,
 			Decompose: func(b *Builder, o *Op) []*Value {
-				return []*Value{b.Dot(quantized(b, o.Args[0], o.Int("act_block")), dequantized(b, o.Args[1]), BF16)}
+				return []*Value{b.Dot(activations(b, o.Args[0], o.Int("act_block")), dequantized(b, o.Args[1]), BF16)}
 			},
 			Limit: Limit{Kind: BF16ULP, Bound: 0.995},
 		},
@@ -104,11 +98,8 @@ func init() {
 			},
 			Infer: func(o *Op) ([]Type, error) {
 				x, dims, block := o.Args[0].Type, o.Int("dims"), o.Int("block")
-				if err := o.want(0, -1, BF16); err != nil {
+				if err := firstErr(o.want(0, -1, BF16), wantRows(x)); err != nil {
 					return nil, err
-				}
-				if x.Rank() < 2 {
-					return nil, fmt.Errorf("operand x is %s, want rank >= 2", x)
 				}
 				if n, ok := x.Dims[x.Rank()-1].Const(); !ok || dims < 1 || dims > n || block < 1 || dims%block != 0 {
 					return nil, fmt.Errorf("dims %d, block %d do not fit the last axis of %s", dims, block, x)
@@ -142,6 +133,25 @@ func init() {
 	)
 }
 
+// actBlockAttr is an attribute of all products that quantise their activations.
+var actBlockAttr = AttrDef{Name: "act_block", Kind: AttrInt, Default: actBlock, Doc: "block of x's quantisation along K; 0: x is multiplied as it is"}
+
+func inferBlockLinear(o *Op) ([]Type, error) {
+	x, w := o.Args[0].Type, o.Args[1].Type
+	if err := firstErr(o.want(0, 2, BF16), wantScaled(o, 1, 2)); err != nil {
+		return nil, err
+	}
+	return []Type{T(BF16, x.Dims[0], w.Dims[0])}, firstErr(o.wantDims(1, w.Dims[0], x.Dims[1]), o.wantActBlocks())
+}
+
+// wantActBlocks checks that x, operand 0, is quantised in whole blocks, if it is.
+func (o *Op) wantActBlocks() error {
+	if block := o.Int("act_block"); block != 0 {
+		return o.wantBlocks(0, 1, block)
+	}
+	return nil
+}
+
 // wantScaled checks that operand i is block scaled and of the given rank.
 func wantScaled(o *Op, i, rank int) error {
 	t := o.Args[i].Type
@@ -149,6 +159,32 @@ func wantScaled(o *Op, i, rank int) error {
 		return fmt.Errorf("operand %s is %s, want a block-scaled tensor of rank %d", o.operandName(i), t, rank)
 	}
 	return nil
+}
+
+// RoundActivations is x through the quantisation that products with this act_block
+// do themselves. A rounded value has 4 significant bits: bf16 holds it exactly, and
+// a product with act_block 0 gives the same bits.
+func (b *Builder) RoundActivations(x *Value, block int) *Value {
+	n, _ := x.Type.Dims[x.Type.Rank()-1].Const()
+	return b.Op1("fake_quant", Attrs{{"to", F8E4M3}, {"block", block}, {"floor", actFloor}, {"dims", n}}, x)
+}
+
+// RoundsActivations reports whether o is such a quantisation, and its block.
+func RoundsActivations(o *Op) (block int, ok bool) {
+	if o.Def.Name != "fake_quant" {
+		return 0, false
+	}
+	x := o.Args[0].Type
+	n, _ := x.Dims[x.Rank()-1].Const()
+	return o.Int("block"), o.DType("to") == F8E4M3 && o.Float("floor") == actFloor && o.Int("dims") == n
+}
+
+// activations are what a product with act_block multiplies, as f32 values.
+func activations(b *Builder, x *Value, block int) *Value {
+	if block == 0 {
+		return b.Cast(x, F32)
+	}
+	return quantized(b, x, block)
 }
 
 // quantized is x after activation quantisation, as f32 values.

@@ -89,7 +89,7 @@ func init() {
 			Doc:      "One gated MLP: w2 applied to swiglu(w1 x, w3 x, weight); the weight multiplies before w2 and before its activation quantisation.",
 			Operands: []OperandDef{{Name: "x", Doc: "bf16 [T,D]"}, {Name: "w1", Doc: "gate, [I,D] block scaled"}, {Name: "w3", Doc: "up, [I,D]"}, {Name: "w2", Doc: "down, [D,I]"}, {Name: "weight", Doc: "f32 [T,1]"}},
 			Results:  []string{"y"},
-			Attrs:    []AttrDef{{Name: "limit", Kind: AttrFloat, Doc: "swiglu clamp; 0: off"}},
+			Attrs:    []AttrDef{{Name: "limit", Kind: AttrFloat, Doc: "swiglu clamp; 0: off"}, actBlockAttr},
 			Infer: func(o *Op) ([]Type, error) {
 				x, w1 := o.Args[0].Type, o.Args[1].Type
 				if err := firstErr(o.want(0, 2, BF16), wantScaled(o, 1, 2), wantScaled(o, 2, 2), wantScaled(o, 3, 2), o.want(4, 2, F32)); err != nil {
@@ -99,11 +99,12 @@ func init() {
 					return nil, fmt.Errorf("limit %v: want limit >= 0", o.Float("limit"))
 				}
 				i, d := w1.Dims[0], x.Dims[1]
-				return []Type{x}, firstErr(o.wantDims(1, i, d), o.wantDims(2, i, d), o.wantDims(3, d, i), o.wantDims(4, x.Dims[0], Int(1)), o.wantBlocks(0, 1, actBlock), o.wantBlocks(1, 0, actBlock))
+				return []Type{x}, firstErr(o.wantDims(1, i, d), o.wantDims(2, i, d), o.wantDims(3, d, i), o.wantDims(4, x.Dims[0], Int(1)), o.wantActBlocks(), o.wantBlocks(1, 0, actBlock))
 			},
 			Decompose: func(b *Builder, o *Op) []*Value {
 				x := o.Args[0]
-				g, u := b.Op1("block_linear", nil, x, o.Args[1]), b.Op1("block_linear", nil, x, o.Args[2])
+				act := Attrs{{"act_block", o.Int("act_block")}}
+				g, u := b.Op1("block_linear", act, x, o.Args[1]), b.Op1("block_linear", act, x, o.Args[2])
 				a := b.Op1("swiglu", Attrs{{"limit", o.Float("limit")}}, g, u, o.Args[4])
 				return []*Value{b.Op1("block_linear", nil, a, o.Args[3])}
 			},
@@ -114,7 +115,7 @@ func init() {
 			Doc:      "The f32 sum, in ascending expert id, of the chosen experts' outputs (each as in expert). Defined as every expert on every row, then a select of the chosen ones; an expert that is not chosen contributes nothing, NaN included. An expert chosen twice counts once with both weights.",
 			Operands: []OperandDef{{Name: "x", Doc: "bf16 [T,D]"}, {Name: "w1", Doc: "[E,I,D] block scaled"}, {Name: "w3", Doc: "[E,I,D]"}, {Name: "w2", Doc: "[E,D,I]"}, {Name: "ids", Doc: "i32 [T,K]"}, {Name: "weights", Doc: "f32 [T,K]"}},
 			Results:  []string{"y"},
-			Attrs:    []AttrDef{{Name: "limit", Kind: AttrFloat, Doc: "swiglu clamp; 0: off"}},
+			Attrs:    []AttrDef{{Name: "limit", Kind: AttrFloat, Doc: "swiglu clamp; 0: off"}, actBlockAttr},
 			Infer: func(o *Op) ([]Type, error) {
 				x, w1, ids := o.Args[0].Type, o.Args[1].Type, o.Args[4].Type
 				if err := firstErr(o.want(0, 2, BF16), wantScaled(o, 1, 3), wantScaled(o, 2, 3), wantScaled(o, 3, 3), o.want(4, 2, I32), o.want(5, 2, F32)); err != nil {
@@ -124,7 +125,7 @@ func init() {
 					return nil, fmt.Errorf("limit %v: want limit >= 0", o.Float("limit"))
 				}
 				e, i, d := w1.Dims[0], w1.Dims[1], x.Dims[1]
-				return []Type{T(F32, x.Dims...)}, firstErr(o.wantDims(1, e, i, d), o.wantDims(2, e, i, d), o.wantDims(3, e, d, i), o.wantDims(4, x.Dims[0], ids.Dims[1]), o.wantDims(5, ids.Dims...), o.wantBlocks(0, 1, actBlock), o.wantBlocks(1, 1, actBlock))
+				return []Type{T(F32, x.Dims...)}, firstErr(o.wantDims(1, e, i, d), o.wantDims(2, e, i, d), o.wantDims(3, e, d, i), o.wantDims(4, x.Dims[0], ids.Dims[1]), o.wantDims(5, ids.Dims...), o.wantActBlocks(), o.wantBlocks(1, 1, actBlock))
 			},
 			Decompose: decomposeExperts,
 			// The decomposition runs every expert; an implementation, the chosen ones.
@@ -168,7 +169,7 @@ func decomposeExperts(b *Builder, o *Op) []*Value {
 	weight := b.Sum(share, 2, F32)                                              // [E,T,1]
 	chosen := b.Bin("gt", b.Sum(b.Select(hit, b.F(1), b.F(0)), 2, F32), b.F(0)) // [E,T,1]
 
-	xq := b.Reshape(quantized(b, x, actBlock), one, t, d)
+	xq := b.Reshape(activations(b, x, o.Int("act_block")), one, t, d)
 	g, u := b.Dot(xq, dequantized(b, w1), BF16), b.Dot(xq, dequantized(b, w3), BF16) // [E,T,I]
 	a := b.Op1("swiglu", Attrs{{"limit", o.Float("limit")}}, g, u, weight)
 	y := b.Dot(quantized(b, a, actBlock), dequantized(b, w2), BF16) // [E,T,D]

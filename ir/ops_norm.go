@@ -7,15 +7,8 @@ func init() {
 		&OpDef{
 			Name: "rms_norm", Group: "norm",
 			Doc:      "w * (x / sqrt(mean(x^2) + eps)) over the last axis, f32 inside, one rounding to bf16.",
-			Operands: []OperandDef{{Name: "x", Doc: "bf16 [..,D]"}, {Name: "w", Doc: "bf16 [D]"}}, Results: []string{"y"},
-			Attrs: []AttrDef{{Name: "eps", Kind: AttrFloat, Doc: "added to the mean square"}},
-			Infer: func(o *Op) ([]Type, error) {
-				x := o.Args[0].Type
-				if x.Rank() < 1 {
-					return nil, fmt.Errorf("operand x is %s, want rank >= 1", x)
-				}
-				return []Type{x}, firstErr(o.want(0, -1, BF16), o.want(1, 1, BF16), o.wantConst(0, x.Rank()-1), o.wantDims(1, x.Dims[x.Rank()-1]))
-			},
+			Operands: normOperands, Results: []string{"y"}, Attrs: normAttrs,
+			Infer: func(o *Op) ([]Type, error) { return []Type{o.Args[0].Type}, checkNorm(o) },
 			Decompose: func(b *Builder, o *Op) []*Value {
 				x := b.Cast(o.Args[0], F32)
 				y := b.Bin("mul", x, invRMS(b, x, o.Float("eps")))
@@ -27,7 +20,7 @@ func init() {
 			Name: "head_rms_norm", Group: "norm",
 			Doc:      "The weightless norm of each query head, in bf16 steps: u = b(mean(b(x^2))), s = b(1/sqrt(b(u + eps))), b(x*s), where b rounds to bf16.",
 			Operands: []OperandDef{{Name: "x", Doc: "bf16 [T,H,D]"}}, Results: []string{"y"},
-			Attrs: []AttrDef{{Name: "eps", Kind: AttrFloat, Doc: "added to the mean square"}},
+			Attrs: normAttrs,
 			Infer: func(o *Op) ([]Type, error) {
 				if err := o.want(0, 3, BF16); err != nil {
 					return nil, err
@@ -45,6 +38,28 @@ func init() {
 			Limit: Limit{Kind: BF16ULP, Bound: 0.995},
 		},
 	)
+}
+
+var (
+	normOperands = []OperandDef{{Name: "x", Doc: "bf16 [..,D]"}, {Name: "w", Doc: "bf16 [D]"}}
+	normAttrs    = []AttrDef{{Name: "eps", Kind: AttrFloat, Doc: "added to the mean square"}}
+)
+
+// checkNorm checks the operands of rms_norm.
+func checkNorm(o *Op) error {
+	x := o.Args[0].Type
+	if x.Rank() < 1 {
+		return fmt.Errorf("operand x is %s, want rank >= 1", x)
+	}
+	return firstErr(o.want(0, -1, BF16), o.want(1, 1, BF16), o.wantConst(0, x.Rank()-1), o.wantDims(1, x.Dims[x.Rank()-1]))
+}
+
+// wantRows checks that there is an axis before the last one.
+func wantRows(x Type) error {
+	if x.Rank() < 2 {
+		return fmt.Errorf("operand x is %s, want rank >= 2", x)
+	}
+	return nil
 }
 
 // invRMS is 1/sqrt(mean(x^2) + eps) over the last axis, which is constant; it is

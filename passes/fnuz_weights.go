@@ -7,6 +7,7 @@ import "github.com/kiln-project/kiln/ir"
 // f32, and what runs in every step has no codes left to decode.
 var fnuzOperands = map[string][]int{
 	"block_linear": {1},
+	"split_linear": {1},
 	"expert":       {1, 2, 3},
 	"moe_experts":  {1, 2, 3},
 }

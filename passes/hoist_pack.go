@@ -33,7 +33,10 @@ func hoistPack(c *Context) error {
 		if err != nil {
 			return err
 		}
-		m.Entries[i] = out
+		// With nothing hoisted or dropped, only the order of the weights would change.
+		if any || len(out.Ops) != len(g.Ops) || len(out.Weights) != len(g.Weights) {
+			m.Entries[i] = out
+		}
 		hoisted = hoisted || any
 	}
 	if !hoisted {

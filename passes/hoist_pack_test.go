@@ -20,7 +20,13 @@ const tinyDir = "../testdata/tiny-dsv4"
 
 func tinyModule(t *testing.T) *Module {
 	t.Helper()
-	cfg, err := dsv4.LoadConfig(tinyDir)
+	return moduleOf(t, tinyDir)
+}
+
+// moduleOf has all entries of a model.
+func moduleOf(t *testing.T, dir string) *Module {
+	t.Helper()
+	cfg, err := dsv4.LoadConfig(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -35,8 +41,9 @@ func tinyModule(t *testing.T) *Module {
 	return m
 }
 
-// In the model, what there is to pack is wo_a of every block and the tables of
-// the two rope plans; nothing is packed twice, and a second run changes nothing.
+// In the model, what there is to pack is wo_a of every block, the joined weights of
+// products with one operand, and the tables of the two rope plans; nothing is
+// packed twice, and a second run changes nothing.
 func TestHoistPackOfTheModel(t *testing.T) {
 	m := tinyModule(t)
 	if err := Run(m); err != nil {
@@ -44,8 +51,12 @@ func TestHoistPackOfTheModel(t *testing.T) {
 	}
 	want := []string{"freqs_cis.cos", "freqs_cis.cos.1", "freqs_cis.sin", "freqs_cis.sin.1"}
 	for _, block := range []string{"layers.0", "layers.1", "layers.2", "layers.3", "layers.4", "layers.5", "mtp.0"} {
-		want = append(want, block+".attn.wo_a")
+		want = append(want, block+".attn.wkv.and."+block+".attn.wq_a", block+".attn.wo_a")
 	}
+	for _, block := range []string{"layers.2", "layers.4"} { // those with an indexer
+		want = append(want, block+".attn.indexer.wq_b.and."+block+".attn.wq_b")
+	}
+	slices.Sort(want)
 	var got []string
 	for _, o := range m.Pack.Outputs {
 		got = append(got, strings.TrimPrefix(o.Name, PackedPrefix))

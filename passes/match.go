@@ -17,6 +17,9 @@ type Pattern struct {
 	// other. Arg says which operand of the user it is.
 	User map[int]Pattern
 	Arg  int
+	// Reader is the one op of its name that reads a result as operand Arg; ops of
+	// other names may read the result too.
+	Reader map[int]Pattern
 	// Sibling reads the same value as its operand Arg: of operand i here, the one
 	// other op that fits, and it comes later.
 	Sibling map[int]Pattern
@@ -112,6 +115,13 @@ func (m *Match) match(p *Pattern, op *ir.Op) string {
 			}
 		}
 	}
+	for i := range op.Results {
+		if r, ok := p.Reader[i]; ok {
+			if why := m.matchReader(&r, op, i); why != "" {
+				return why
+			}
+		}
+	}
 	for i := range op.Args {
 		if s, ok := p.Sibling[i]; ok {
 			if why := m.matchSibling(&s, op, i); why != "" {
@@ -149,6 +159,23 @@ func (m *Match) matchUser(p *Pattern, op *ir.Op, i int) string {
 		return fmt.Sprintf("result %s of %s is read by operand %d of %s, not operand %d of %s", op.Def.Results[i], op.Def.Name, by.arg, by.op.Def.Name, p.Arg, p.Op)
 	}
 	return m.match(p, by.op)
+}
+
+func (m *Match) matchReader(p *Pattern, op *ir.Op, i int) string {
+	var found *ir.Op
+	for _, by := range m.u.of[op.Results[i]] {
+		if by.op == nil || by.op.Def.Name != p.Op || by.arg != p.Arg {
+			continue
+		}
+		if found != nil {
+			return fmt.Sprintf("more than one %s reads result %s of %s", p.Op, op.Def.Results[i], op.Def.Name)
+		}
+		found = by.op
+	}
+	if found == nil {
+		return fmt.Sprintf("no %s reads result %s of %s", p.Op, op.Def.Results[i], op.Def.Name)
+	}
+	return m.match(p, found)
 }
 
 func (m *Match) matchSibling(p *Pattern, op *ir.Op, i int) string {

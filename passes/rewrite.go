@@ -22,6 +22,8 @@ type Rule struct {
 	Build func(e *ir.Edit, m *Match) []*ir.Value
 	// Says is the text of the remark, e.g. "as hc_fused".
 	Says string
+	// Tells makes the text where it names something of the match.
+	Tells func(*Match) string
 }
 
 // Result names a result of a matched op.
@@ -73,7 +75,11 @@ func rewrite(c *Context, g *ir.Graph, rules ...Rule) (*ir.Graph, error) {
 				taken[o] = true
 			}
 			at[where] = append(at[where], place{r, m, where})
-			c.Remark(Applied, op, "%s", r.Says)
+			says := r.Says
+			if r.Tells != nil {
+				says = r.Tells(m)
+			}
+			c.Remark(Applied, op, "%s", says)
 		}
 	}
 	if len(at) == 0 {

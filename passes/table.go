@@ -2,15 +2,20 @@ package passes
 
 // Table lists the passes in the order in which they run.
 var Table = []Pass{
+	{Name: "fold", Doc: "Drops ops that do nothing and makes one of two that follow each other, where every bit stays.", Graph: fold},
+	{Name: "fuse-qkv", Doc: "Makes one product of two that multiply the same activations; their weights are joined in the pack graph.", Module: fuseQKV},
 	{Name: "fnuz-weights", Doc: "For a target whose 8-bit floats are e4m3fnuz, recodes f8e4m3 weights that kernels decode in every step.", Required: true, Graph: fnuzWeights},
 	{Name: "hoist-pack", Doc: "Moves weight-only values out of the entries into the pack graph, each once.", Required: true, Module: hoistPack},
+	{Name: "hoist-rope", Doc: "Gathers rows of rope tables once per step and distinct position vector, at the top of the graph.", Graph: hoistRope},
 	{Name: "fuse-rope", Doc: "Makes one op of a row's norm, rope, Hadamard rotation and cache rounding.", Graph: fuseRope},
+	{Name: "share-quant", Doc: "Quantises activations once for all products that read them.", Graph: shareQuant},
 	{Name: "cse", Doc: "Computes equal values once.", Graph: cse},
 	{Name: "dce", Doc: "Drops ops whose results nothing uses.", Graph: dce},
 	{Name: "perturb", Doc: "Check: multiplies every f32 result by 1 + 2^-20, to show what hangs on last bits.", Off: true, Graph: perturb},
 
 	{Name: "bind", Doc: "Gives the symbols of an entry the integers of every bucket.", Required: true, On: Steps, Module: bind},
 	{Name: "fuse-hc", Doc: "Makes one op of hc_post of a sublayer, and hc_pre and the norm of the next.", On: Steps, Graph: fuseHC},
+	{Name: "fuse-norm-quant", Doc: "Makes one op of rms_norm and the quantisation of its result.", On: Steps, Graph: fuseNormQuant},
 	{Name: "select-kernels", Doc: "Chooses a kernel form for every op; a composite that no form takes is decomposed.", Required: true, On: Steps, Module: selectKernels},
 	{Name: "plan-memory", Doc: "Places every buffer: pools and weights once per bundle, the rest in an arena, by liveness.", Required: true, On: Steps, Module: planMemory},
 }
@@ -18,13 +23,21 @@ var Table = []Pass{
 // Orders are the constraints on the table, each with its reason. They are checked
 // when the program starts and when a pass is registered.
 var Orders = []Order{
+	{"fuse-qkv", "fnuz-weights", "a joined weight is recoded as a whole; a recoded one is no weight of the model any more"},
+	{"fuse-qkv", "hoist-pack", "joining weights is weight-only work, which belongs into the pack graph"},
 	{"fnuz-weights", "hoist-pack", "recoding is weight-only work, which belongs into the pack graph"},
+	{"hoist-pack", "hoist-rope", "the pack graph says which weights are rope tables, and of which plan"},
+	{"fuse-qkv", "share-quant", "two products that become one quantise once anyway"},
 	{"hoist-pack", "cse", "tables that hoist-pack merges make their gathers equal"},
 	{"hoist-pack", "fuse-rope", "a weight that is packed is a weight again, and no result"},
+	{"fold", "cse", "what was written in two ways is equal once it is folded"},
+	{"fold", "dce", "the inner op of a chain is left without use"},
 	{"cse", "dce", "what was computed twice leaves its operands without use"},
 	{"cse", "perturb", "values that are computed once are perturbed once"},
 	{"bind", "fuse-hc", "its threshold is compared with an integer number of tokens"},
 	{"fuse-hc", "select-kernels", "a fused op needs a kernel, and launches are not fused"},
+	{"fuse-hc", "fuse-norm-quant", "a norm behind a border belongs to hc_fused"},
+	{"share-quant", "fuse-norm-quant", "products quantise their operands themselves until share-quant has made that an op"},
 	{"bind", "select-kernels", "kernels are chosen for integer shapes"},
 	{"select-kernels", "plan-memory", "launches say what memory lives when"},
 }

@@ -2,6 +2,7 @@ package kernels_test
 
 import (
 	"math"
+	"slices"
 
 	"github.com/kiln-project/kiln/codegen/kernels"
 	"github.com/kiln-project/kiln/ir"
@@ -31,6 +32,9 @@ func linearCases(c *cases) {
 	c.op("linear", ir.A("to", ir.F32), limit{ulps: 64, share: 1}, c.bf16(1, 3, 100), c.bf16(1, 5, 100))
 }
 
+// given are attributes of products whose activations are quantised before.
+var given = ir.A("act_block", 0)
+
 func blockLinearCases(c *cases) {
 	for _, m := range c.around(kernels.TileM) {
 		for _, n := range narrowWidths {
@@ -42,10 +46,28 @@ func blockLinearCases(c *cases) {
 		c.add(nil, c.spoiled(c.bf16(1, m, 384), m), c.w4(33, 384))
 		c.add(ir.A("act_block", 64), c.bf16(1, m, 192), c.w4(33, 192))
 		c.add(ir.A("act_block", 64), c.bf16(1, m, 192), c.w8(33, 192)) // a block ends inside: decomposed
+		c.add(given, c.bf16(1, m, 192), c.w4(33, 192))
+		c.add(given, c.spoiled(c.bf16(1, m, 256), m), c.w8(33, 256))
 	}
 	c.add(nil, c.bf16(0, 5, 256), c.w8(33, 256))
 	c.add(nil, c.bf16(1, 5, 256), badScale(c.w8(33, 256)))
 	c.add(nil, c.bf16(1, 5, 256), badScale(c.w4(33, 256)))
+}
+
+func splitLinearCases(c *cases) {
+	for _, m := range c.around(kernels.TileM) {
+		for _, s := range [][]int{{1, 1}, {128, 33}, {33, 8}, {4, 30}, {7, kernels.TileN}} {
+			sizes, n := ir.A("sizes", s), s[0]+s[1]
+			c.add(sizes, c.bf16(1, m, 256), c.w8(n, 256))
+			c.add(sizes, c.bf16(1, m, 256), c.w4(n, 256))
+			c.add(sizes, c.spoiled(c.bf16(1, m, 256), m), c.w8(n, 256))
+		}
+		c.add(ir.A("sizes", []int{9, 24}, "act_block", 64), c.bf16(1, m, 192), c.w4(33, 192))
+		c.add(ir.A("sizes", []int{9, 24}, "act_block", 64), c.bf16(1, m, 192), c.w8(33, 192)) // a block ends inside: decomposed
+	}
+	c.add(ir.A("sizes", []int{8, 25}), c.bf16(0, 5, 256), c.w8(33, 256))
+	c.add(append(ir.A("sizes", []int{8, 25}), given...), c.bf16(1, 5, 256), c.w8(33, 256))
+	c.add(ir.A("sizes", []int{8, 25}), c.bf16(1, 5, 256), badScale(c.w4(33, 256)))
 }
 
 // badScale has NaN as the scale of the first block. NaN codes of 8 bits need no
@@ -147,6 +169,7 @@ func expertCases(c *cases) {
 		}
 	}
 	c.add(limits, c.bf16(1, 3, 256), c.w8(128, 256), badScale(c.w8(128, 256)), c.w8(256, 128), c.f32(1, 3, 1))
+	c.add(append(slices.Clone(given), limits...), c.bf16(1, 5, 256), c.w8(128, 256), c.w8(128, 256), c.w8(256, 128), c.f32(1, 5, 1))
 }
 
 func moeCases(c *cases) {
@@ -164,6 +187,7 @@ func moeCases(c *cases) {
 			c.add(limits, c.spoiled(c.bf16(1, m, d), m), w1, w3, w2, ids, c.f32(1, m, 2))
 			c.add(limits, c.bf16(1, m, d), w1, w3, w2, c.rows(experts, m, 2), c.spoiled(c.f32(1, m, 2), m))
 			c.add(limits, c.bf16(1, m, d), w1, w3, w2, none(ids), c.spoiled(c.f32(1, m, 2), m))
+			c.add(append(slices.Clone(given), limits...), c.bf16(1, m, d), w1, w3, w2, ids, c.f32(1, m, 2))
 		}
 		// Twice the same expert, and its weights' NaN where nobody chooses it.
 		ids := intsOf(c.t, ir.I32, []int64{1, 7, 7, 1, 3, 3, -1, 4, 2, -1, 6, 5}, 6, 2)

@@ -28,6 +28,24 @@ func rmsNormCases(c *cases) {
 	c.add(normEps, c.bf16(1e30, 3, 9), c.bf16(1, 9))
 }
 
+func normQuantCases(c *cases) {
+	for _, block := range []int{8, 64, 128, 12} { // the last one has no form
+		attrs := append(ir.A("act_block", block), normEps...)
+		for _, blocks := range []int{1, 3, 9} {
+			d := block * blocks
+			for _, t := range []int{1, 3, 5} {
+				c.add(attrs, c.bf16(1, t, d), c.bf16(1, d))
+			}
+			c.add(attrs, c.spoiled(c.bf16(1, 5, d), 5), c.bf16(1, d))
+			c.add(attrs, c.bf16(1, 5, d), c.spoiled(c.bf16(1, d), d))
+			c.add(attrs, c.bf16(1, 2, 3, d), c.bf16(1, d))
+		}
+		c.add(attrs, c.bf16(0, 3, block), c.bf16(1, block)) // eps alone
+		c.add(attrs, c.bf16(1e30, 3, block), c.bf16(1, block))
+		c.add(attrs, c.bf16(1, 3, 2*block), c.bf16(1e-5, 2*block)) // below the floor of scales
+	}
+}
+
 func headRMSNormCases(c *cases) {
 	for _, d := range append(widths, 128) {
 		for _, t := range []int{1, 3, 5} {

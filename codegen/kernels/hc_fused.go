@@ -35,7 +35,7 @@ func lowerHCFused(l Lowering, o *ir.Op) error {
 			hcPostRow(k, at(0, d), at(1, c*d), at(2, c), at(3, c*c), residual, c, d)
 			k.Barrier() // lanes read streams that others wrote
 			s.row(k, residual, b[4], b[5], b[6], hidden, at(10, c), at(11, c*c))
-			rmsNormRow(k, hidden, b[7], hidden, d, rmsEps) // y's elements stay with their lanes
+			rmsNorm(k, hidden, b[7], d, rmsEps, hidden.Store) // y's elements stay with their lanes
 		},
 	})
 	return nil

@@ -13,6 +13,7 @@ func init() {
 		&Form{Name: "linear", Op: "linear", Match: always, Lower: lowerLinear},
 		&Form{Name: "grouped_linear", Op: "grouped_linear", Match: always, Lower: lowerGroupedLinear},
 		&Form{Name: "block_linear", Op: "block_linear", Match: matchBlockLinear, Lower: lowerBlockLinear},
+		&Form{Name: "split_linear", Op: "split_linear", Match: matchBlockLinear, Lower: lowerBlockLinear},
 	)
 }
 
@@ -38,15 +39,31 @@ func matchBlockLinear(o *ir.Op, _ *target.Target) string {
 }
 
 // lowerBlockLinear quantises the activations once, then multiplies. A rounded
-// activation code * 2^s has 4 significant bits, so f32 holds it exactly.
+// activation code * 2^s has 4 significant bits, so f32 holds it exactly. The two
+// results of split_linear come from one product.
 func lowerBlockLinear(l Lowering, o *ir.Op) error {
 	x, w := dims(o.Args[0]), dims(o.Args[1])
 	m, k := x[0], x[1]
-	q := l.Scratch(ir.F32, m*k)
-	actQuant(l, l.Buf(o.Args[0]), q, m*k, o.Int("act_block"))
+	q := activations(l, o, m*k)
 	t := o.Args[1].Type
-	matmul(l, matProduct{x: q, w: l.Buf(o.Args[1]), scales: l.Scales(o.Args[1]), block: t.Quant.Block, y: l.Buf(o.Results[0]), m: m, n: w[0], k: k})
+	p := matProduct{x: q, w: l.Buf(o.Args[1]), scales: l.Scales(o.Args[1]), block: t.Quant.Block, y: l.Buf(o.Results[0]), m: m, n: w[0], k: k}
+	if len(o.Results) == 2 {
+		p.rest, p.cut = l.Buf(o.Results[1]), o.Ints("sizes")[0]
+	}
+	matmul(l, p)
 	return nil
+}
+
+// activations is an op's operand x, n elements, after its quantisation if the op
+// asks for one.
+func activations(l Lowering, o *ir.Op, n int) Ref {
+	block := o.Int("act_block")
+	if block == 0 {
+		return l.Buf(o.Args[0])
+	}
+	q := l.Scratch(ir.F32, n)
+	actQuant(l, l.Buf(o.Args[0]), q, n, block)
+	return q
 }
 
 // actQuant rounds x through block-scaled f8e4m3 and stores the values.
@@ -69,6 +86,9 @@ type matProduct struct {
 	block           [2]int // of the scales; zero for none
 	m, n, k         int
 	groups          int // independent products side by side: x [m,groups,k], w [groups,n,k], y [m,groups,n]; 0 is 1
+	// If cut is not 0, columns from there on go to rest [m,n-cut] and y is [m,cut].
+	cut  int
+	rest Ref
 }
 
 // Tile sizes of matmul: rows of x and of w that one group multiplies.
@@ -93,9 +113,13 @@ func matmul(l Lowering, p matProduct) {
 	if scaled {
 		in = append(in, p.scales)
 	}
+	out, spec := []Ref{p.y}, fmt.Sprintf("n%d k%d mt%d block%v groups%d", p.n, p.k, mt, p.block, p.groups)
+	if p.cut > 0 {
+		out, spec = append(out, p.rest), fmt.Sprintf("%s cut%d", spec, p.cut)
+	}
 	l.Launch(Launch{
-		Name: "matmul", Spec: fmt.Sprintf("n%d k%d mt%d block%v groups%d", p.n, p.k, mt, p.block, p.groups), Grid: nTiles * mTiles * p.groups,
-		Work: int64(p.m) * int64(p.n) * int64(p.k) * int64(p.groups), Flops: 2 * int64(p.m) * int64(p.n) * int64(p.k) * int64(p.groups), In: in, Out: []Ref{p.y}, Ints: []int{p.m},
+		Name: "matmul", Spec: spec, Grid: nTiles * mTiles * p.groups,
+		Work: int64(p.m) * int64(p.n) * int64(p.k) * int64(p.groups), Flops: 2 * int64(p.m) * int64(p.n) * int64(p.k) * int64(p.groups), In: in, Out: out, Ints: []int{p.m},
 		Body: func(k *kernel.K, b []*kernel.Buf, ints []kernel.V) {
 			// Tiles of one weight row follow each other over m: the weights stay cached.
 			tiles := k.UDiv(k.Add(ints[0], k.Int(mt-1)), k.Int(mt))
@@ -159,12 +183,24 @@ func matmul(l Lowering, p matProduct) {
 					}
 				}
 			})
-			y := b[len(b)-1]
+			y := b[len(in)]
 			for r := range xs {
 				for j := range ws {
 					sum := k.Sum(acc[r*tileN+j].Get())
 					row, col := k.Add(m0, k.Int(r)), k.Add(n0, k.Int(j))
 					inside := k.And(k.Cmp(kernel.LT, row, ints[0]), k.Cmp(kernel.LT, col, k.Int(p.n)))
+					if p.cut > 0 {
+						first := k.Cmp(kernel.LT, col, k.Int(p.cut))
+						k.If(k.And(inside, first), func() {
+							k.First(func() { y.Store(k.Add(k.Mul(row, k.Int(p.cut)), col), sum) })
+						})
+						k.If(k.And(inside, k.Not(first)), func() {
+							k.First(func() {
+								b[len(in)+1].Store(k.Add(k.Mul(row, k.Int(p.n-p.cut)), k.Sub(col, k.Int(p.cut))), sum)
+							})
+						})
+						continue
+					}
 					k.If(inside, func() {
 						k.First(func() { y.Store(k.Add(k.Mul(k.Add(k.Mul(row, k.Int(p.groups)), group), k.Int(p.n)), col), sum) })
 					})

@@ -67,14 +67,13 @@ func wholeBlocks(ws []*ir.Value) string {
 	return ""
 }
 
-// expertActBlock is the activation block of the experts' products.
+// expertActBlock is the activation block between the experts' products.
 const expertActBlock = 128
 
 func lowerExpert(l Lowering, o *ir.Op) error {
 	x, w1 := dims(o.Args[0]), dims(o.Args[1])
 	t, d, inner := x[0], x[1], w1[0]
-	xq := l.Scratch(ir.F32, t*d)
-	actQuant(l, l.Buf(o.Args[0]), xq, t*d, expertActBlock)
+	xq := activations(l, o, t*d)
 	product := func(x Ref, w *ir.Value, y Ref, n, k int) {
 		matmul(l, matProduct{x: x, w: l.Buf(w), scales: l.Scales(w), block: w.Type.Quant.Block, y: y, m: t, n: n, k: k})
 	}

@@ -14,8 +14,7 @@ func lowerMoE(l Lowering, o *ir.Op) error {
 	x, w1, choices := dims(o.Args[0]), dims(o.Args[1]), dims(o.Args[4])[1]
 	t, d, inner := x[0], x[1], w1[1]
 	pairs := t * choices
-	xq := l.Scratch(ir.F32, t*d)
-	actQuant(l, l.Buf(o.Args[0]), xq, t*d, expertActBlock)
+	xq := activations(l, o, t*d)
 	ids := l.Buf(o.Args[4])
 	a, aq := l.Scratch(ir.BF16, pairs*inner), l.Scratch(ir.F32, pairs*inner)
 	expertGateUp(l, o, xq, a, pairs, choices)

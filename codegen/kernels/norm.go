@@ -25,18 +25,18 @@ func lowerRMSNorm(l Lowering, o *ir.Op) error {
 		In: []Ref{l.Buf(o.Args[0]), l.Buf(o.Args[1])}, Out: []Ref{l.Buf(o.Results[0])},
 		Body: func(k *kernel.K, b []*kernel.Buf, _ []kernel.V) {
 			row := k.Mul(k.Group(), k.Int(d))
-			rmsNormRow(k, b[0].At(row), b[1], b[2].At(row), d, eps)
+			rmsNorm(k, b[0].At(row), b[1], d, eps, b[2].At(row).Store)
 		},
 	})
 	return nil
 }
 
-// rmsNormRow is the norm of one row. y may be x: a lane writes what it read
-// itself.
-func rmsNormRow(k *kernel.K, x, w, y *kernel.Buf, d int, eps float64) {
+// rmsNorm gives the elements of the norm of a row, not rounded yet, to store. It
+// may store to x: a lane writes what it read itself.
+func rmsNorm(k *kernel.K, x, w *kernel.Buf, d int, eps float64, store func(i, v kernel.V)) {
 	r := rmsScale(k, x, d, eps)
 	k.Lanes(k.Int(d), func(i kernel.V) {
-		y.Store(i, k.Mul(w.Load(i), k.Mul(x.Load(i), r)))
+		store(i, k.Mul(w.Load(i), k.Mul(x.Load(i), r)))
 	})
 }
 

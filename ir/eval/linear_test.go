@@ -81,6 +81,24 @@ func blockLinearProp(t *rapid.T) {
 	wantFloats(t, "block_linear", got, linearRef(ir.BF16, actQuant(floats(x)), floats(w), k))
 }
 
+// splitLinearProp: each result is block_linear with that part of the weight.
+func splitLinearProp(t *rapid.T) {
+	m := rapid.SampledFrom([]int{1, 3}).Draw(t, "M")
+	sizes := []int{rapid.SampledFrom([]int{1, 5, 128}).Draw(t, "N0"), rapid.SampledFrom([]int{1, 3, 129}).Draw(t, "N1")}
+	x, k := drawNormal(t, ir.BF16, m, 256), 256
+	w := drawWeight(t, drawRand(t), sizes[0]+sizes[1], k)
+	got, err := apply(t, "split_linear", ir.A("sizes", sizes), x, w)
+	if err != nil {
+		t.Fatal(err)
+	}
+	from := 0
+	for i, n := range sizes {
+		wantShape(t, "split_linear", got[i], ir.BF16, m, n)
+		wantFloats(t, "split_linear", got[i], linearRef(ir.BF16, actQuant(floats(x)), floats(w)[from*k:(from+n)*k], k))
+		from += n
+	}
+}
+
 func groupedLinearProp(t *rapid.T) {
 	m, g, n, k := rapid.SampledFrom(extents).Draw(t, "M"), rapid.IntRange(1, 4).Draw(t, "G"), rapid.SampledFrom(extents).Draw(t, "N"), rapid.SampledFrom([]int{1, 5, 16}).Draw(t, "K")
 	x, w := drawNormal(t, ir.BF16, m, g, k), drawNormal(t, ir.BF16, g, n, k)

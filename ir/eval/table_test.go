@@ -55,7 +55,8 @@ var properties = map[string]func(t *rapid.T){
 	"quantize": quantizeProp, "dequantize": dequantizeProp, "recode_fnuz": recodeFNUZProp,
 
 	"rms_norm": rmsNormProp, "head_rms_norm": headNormProp,
-	"linear": linearProp, "block_linear": blockLinearProp, "grouped_linear": groupedLinearProp,
+	"rms_norm_quant": normQuantProp("rms_norm_quant"), "rms_norm_and_quant": normQuantProp("rms_norm_and_quant"),
+	"linear": linearProp, "block_linear": blockLinearProp, "split_linear": splitLinearProp, "grouped_linear": groupedLinearProp,
 	"hadamard": hadamardProp, "fake_quant": fakeQuantProp,
 	"freqs_cis": freqsCisProp, "rope": ropeProp,
 	"hc_split": hcSplitProp, "hc_pre": hcPreProp, "hc_post": hcPostProp, "hc_fused": hcFusedProp, "hc_head": hcHeadProp,

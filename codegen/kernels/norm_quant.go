@@ -1,0 +1,94 @@
+package kernels
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/kiln-project/kiln/codegen/kernel"
+	"github.com/kiln-project/kiln/codegen/target"
+	"github.com/kiln-project/kiln/ir"
+)
+
+func init() {
+	register(
+		&Form{Name: "rms_norm_quant", Op: "rms_norm_quant", Match: matchNormQuant, Lower: lowerNormQuant},
+		&Form{Name: "rms_norm_and_quant", Op: "rms_norm_and_quant", Match: matchNormQuant, Lower: lowerNormQuant},
+	)
+}
+
+// quantPiece is how many elements of a block one lane looks through for the
+// largest.
+const quantPiece = 8
+
+func matchNormQuant(o *ir.Op, _ *target.Target) string {
+	shape, block := dims(o.Args[0]), o.Int("act_block")
+	d := shape[len(shape)-1]
+	switch {
+	case block%quantPiece != 0:
+		return fmt.Sprintf("blocks of %d are no multiple of %d", block, quantPiece)
+	case 2*d+4*(d/quantPiece)+4*(d/block) > maxShared:
+		return fmt.Sprintf("a row of %d does not fit shared memory", d)
+	}
+	return ""
+}
+
+// lowerNormQuant: one group per row, as rms_norm. The rounded norm stays in shared
+// memory; the largest of each block is found in two steps without reductions over
+// the group, of which there would be one per block.
+func lowerNormQuant(l Lowering, o *ir.Op) error {
+	shape := dims(o.Args[0])
+	d, block := shape[len(shape)-1], o.Int("act_block")
+	eps, rows := o.Float("eps"), product(shape)/shape[len(shape)-1]
+	f, _ := codeFormatOf(ir.F8E4M3, l.Target())
+	out := []Ref{l.Buf(o.Results[len(o.Results)-1])}
+	both := len(o.Results) == 2
+	if both {
+		out = append(out, l.Buf(o.Results[0]))
+	}
+	l.Launch(Launch{
+		Name: o.Def.Name, Spec: fmt.Sprintf("d%d b%d eps%g", d, block, eps), Grid: rows, Work: int64(rows * d * 10),
+		In: []Ref{l.Buf(o.Args[0]), l.Buf(o.Args[1])}, Out: out,
+		Body: func(k *kernel.K, b []*kernel.Buf, _ []kernel.V) {
+			row := k.Mul(k.Group(), k.Int(d))
+			norm := k.Shared(ir.BF16, d)
+			keep := func(i, v kernel.V) { norm.Store(i, v) }
+			if both {
+				y := b[3].At(row)
+				keep = func(i, v kernel.V) { norm.Store(i, v); y.Store(i, v) }
+			}
+			rmsNorm(k, b[0].At(row), b[1], d, eps, keep)
+			k.Barrier()
+			scales := blockScales(k, norm, d, block, f)
+			k.Barrier()
+			q := b[2].At(row)
+			k.Lanes(k.Int(d), func(i kernel.V) {
+				s := scales.Load(k.UDiv(i, k.Int(block)))
+				code := f.encode(k, k.Mul(norm.Load(i), k.Div(k.Float(1), s)))
+				q.Store(i, k.Mul(f.decode(k, code), s))
+			})
+		},
+	})
+	return nil
+}
+
+// blockScales are the scales that blockScale finds, of all blocks of a row in
+// shared memory.
+func blockScales(k *kernel.K, x *kernel.Buf, d, block int, f codeFormat) *kernel.Buf {
+	tops, scales := k.Shared(ir.F32, d/quantPiece), k.Shared(ir.F32, d/block)
+	largest := func(b *kernel.Buf, i kernel.V, n int, top kernel.V) kernel.V {
+		first := k.Mul(i, k.Int(n))
+		for j := range n {
+			top = k.MaxNaN(top, k.Abs(b.Load(k.Add(first, k.Int(j)))))
+		}
+		return top
+	}
+	k.Lanes(k.Int(d/quantPiece), func(i kernel.V) { tops.Store(i, largest(x, i, quantPiece, k.Float(f.floor))) })
+	k.Barrier()
+	k.Lanes(k.Int(d/block), func(i kernel.V) {
+		top := largest(tops, i, block/quantPiece, k.Float(f.floor))
+		s, _ := k.Pow2Ceil(k.Mul(top, k.Float(float64(float32(1/f.max)))))
+		finite := k.Cmp(kernel.LE, top, k.Float(math.MaxFloat32))
+		scales.Store(i, k.Select(finite, s, k.Float(math.NaN())))
+	})
+	return scales
+}
