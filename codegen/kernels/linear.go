@@ -89,6 +89,15 @@ type matProduct struct {
 	// If cut is not 0, columns from there on go to rest [m,n-cut] and y is [m,cut].
 	cut  int
 	rest Ref
+	// If up is given, y is not w's product but SwiGLU of it and up's.
+	up *upProduct
+}
+
+// upProduct is the other half of a SwiGLU, with blocks as w has.
+type upProduct struct {
+	w, scales Ref
+	weight    Ref // f32 [m], factors of the rows
+	limit     float64
 }
 
 // Tile sizes of matmul: rows of x and of w that one group multiplies.
@@ -106,20 +115,31 @@ func matmul(l Lowering, p matProduct) {
 	if p.m < tileM {
 		mt = 1
 	}
-	nTiles := (p.n + tileN - 1) / tileN
+	nt, products := tileN, int64(1) // columns of the result
+	if p.up != nil {
+		nt, products = tileN/2, 2
+	}
+	nTiles := (p.n + nt - 1) / nt
 	mTiles := (p.m + mt - 1) / mt
 	in := []Ref{p.x, p.w}
 	scaled := p.block[0] > 0
 	if scaled {
 		in = append(in, p.scales)
 	}
+	if p.up != nil {
+		in = append(in, p.up.w, p.up.scales, p.up.weight)
+	}
 	out, spec := []Ref{p.y}, fmt.Sprintf("n%d k%d mt%d block%v groups%d", p.n, p.k, mt, p.block, p.groups)
 	if p.cut > 0 {
 		out, spec = append(out, p.rest), fmt.Sprintf("%s cut%d", spec, p.cut)
 	}
+	if p.up != nil {
+		spec = fmt.Sprintf("%s swiglu%g", spec, p.up.limit)
+	}
+	macs := products * int64(p.m) * int64(p.n) * int64(p.k) * int64(p.groups)
 	l.Launch(Launch{
 		Name: "matmul", Spec: spec, Grid: nTiles * mTiles * p.groups,
-		Work: int64(p.m) * int64(p.n) * int64(p.k) * int64(p.groups), Flops: 2 * int64(p.m) * int64(p.n) * int64(p.k) * int64(p.groups), In: in, Out: out, Ints: []int{p.m},
+		Work: macs, Flops: 2 * macs, In: in, Out: out, Ints: []int{p.m},
 		Body: func(k *kernel.K, b []*kernel.Buf, ints []kernel.V) {
 			// Tiles of one weight row follow each other over m: the weights stay cached.
 			tiles := k.UDiv(k.Add(ints[0], k.Int(mt-1)), k.Int(mt))
@@ -129,7 +149,7 @@ func matmul(l Lowering, p matProduct) {
 				group = k.UDiv(nTile, k.Int(nTiles))
 				nTile = k.URem(nTile, k.Int(nTiles))
 			}
-			n0 := k.Mul(nTile, k.Int(tileN))
+			n0 := k.Mul(nTile, k.Int(nt))
 			m0 := k.Mul(k.URem(k.Group(), tiles), k.Int(mt))
 			last := func(i, n kernel.V) kernel.V { return k.Select(k.Cmp(kernel.LT, i, n), i, k.Sub(n, k.Int(1))) }
 			xs, ws := make([]*kernel.Buf, mt), make([]*kernel.Buf, tileN)
@@ -137,10 +157,15 @@ func matmul(l Lowering, p matProduct) {
 				row := k.Add(k.Mul(last(k.Add(m0, k.Int(i)), ints[0]), k.Int(p.groups)), group)
 				xs[i] = b[0].At(k.Mul(row, k.Int(p.k)))
 			}
-			cols := make([]kernel.V, tileN)
+			// Of SwiGLU, the tile's columns are those of w, then the same of up.
+			cols, codes, scales := make([]kernel.V, tileN), make([]*kernel.Buf, tileN), make([]*kernel.Buf, tileN)
 			for j := range ws {
-				cols[j] = last(k.Add(n0, k.Int(j)), k.Int(p.n))
-				ws[j] = b[1].At(k.Mul(k.Add(k.Mul(group, k.Int(p.n)), cols[j]), k.Int(p.k)))
+				codes[j], scales[j] = b[1], b[2]
+				if j >= nt {
+					codes[j], scales[j] = b[3], b[4]
+				}
+				cols[j] = last(k.Add(n0, k.Int(j%nt)), k.Int(p.n))
+				ws[j] = codes[j].At(k.Mul(k.Add(k.Mul(group, k.Int(p.n)), cols[j]), k.Int(p.k)))
 			}
 			acc := make([]*kernel.Var, mt*tileN)
 			for i := range acc {
@@ -177,7 +202,7 @@ func matmul(l Lowering, p matProduct) {
 				}
 				for j := range ws {
 					row := k.UDiv(cols[j], k.Int(p.block[0]))
-					s := b[2].Load(k.Add(k.Mul(row, k.Int((p.k+p.block[1]-1)/p.block[1])), k.UDiv(from, k.Int(p.block[1]))))
+					s := scales[j].Load(k.Add(k.Mul(row, k.Int((p.k+p.block[1]-1)/p.block[1])), k.UDiv(from, k.Int(p.block[1]))))
 					for r := range xs {
 						acc[r*tileN+j].Set(k.FMA(part[r*tileN+j].Get(), s, acc[r*tileN+j].Get()))
 					}
@@ -185,8 +210,13 @@ func matmul(l Lowering, p matProduct) {
 			})
 			y := b[len(in)]
 			for r := range xs {
-				for j := range ws {
+				for j := range nt {
 					sum := k.Sum(acc[r*tileN+j].Get())
+					if p.up != nil {
+						up := k.Sum(acc[r*tileN+nt+j].Get())
+						weight := b[5].Load(last(k.Add(m0, k.Int(r)), ints[0]))
+						sum = swigluOf(k, k.RoundBF16(sum), k.RoundBF16(up), weight, p.up.limit)
+					}
 					row, col := k.Add(m0, k.Int(r)), k.Add(n0, k.Int(j))
 					inside := k.And(k.Cmp(kernel.LT, row, ints[0]), k.Cmp(kernel.LT, col, k.Int(p.n)))
 					if p.cut > 0 {

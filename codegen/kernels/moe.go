@@ -12,7 +12,7 @@ func init() {
 	register(
 		&Form{Name: "swiglu", Op: "swiglu", Match: always, Lower: lowerSwiGLU},
 		&Form{Name: "expert", Op: "expert", Match: matchExpert, Lower: lowerExpert},
-		&Form{Name: "moe_experts", Op: "moe_experts", Match: matchMoE, Lower: lowerMoE},
+		&Form{Name: "moe_experts", Op: "moe_experts", Match: matchExpert, Lower: lowerMoE},
 	)
 }
 
@@ -47,9 +47,8 @@ func swigluOf(k *kernel.K, g, u, weight kernel.V, limit float64) kernel.V {
 	return k.Mul(weight, k.Mul(k.Mul(g, k.Sigmoid(g)), u))
 }
 
-func matchExpert(o *ir.Op, _ *target.Target) string { return wholeBlocks(o.Args[1:4]) }
-
-func matchMoE(o *ir.Op, _ *target.Target) string {
+// matchExpert takes both experts' ops: w1 and w3 are multiplied side by side.
+func matchExpert(o *ir.Op, _ *target.Target) string {
 	if w1, w3 := o.Args[1].Type, o.Args[2].Type; w1.Quant.Block != w3.Quant.Block {
 		return fmt.Sprintf("w1 and w3, %s and %s, have different blocks", w1, w3)
 	}
@@ -74,15 +73,14 @@ func lowerExpert(l Lowering, o *ir.Op) error {
 	x, w1 := dims(o.Args[0]), dims(o.Args[1])
 	t, d, inner := x[0], x[1], w1[0]
 	xq := activations(l, o, t*d)
-	product := func(x Ref, w *ir.Value, y Ref, n, k int) {
-		matmul(l, matProduct{x: x, w: l.Buf(w), scales: l.Scales(w), block: w.Type.Quant.Block, y: y, m: t, n: n, k: k})
+	product := func(x Ref, w *ir.Value, y Ref, n, k int) matProduct {
+		return matProduct{x: x, w: l.Buf(w), scales: l.Scales(w), block: w.Type.Quant.Block, y: y, m: t, n: n, k: k}
 	}
-	g, u, a := l.Scratch(ir.BF16, t*inner), l.Scratch(ir.BF16, t*inner), l.Scratch(ir.BF16, t*inner)
-	product(xq, o.Args[1], g, inner, d)
-	product(xq, o.Args[2], u, inner, d)
-	swiglu(l, g, u, l.Buf(o.Args[4]), a, t, inner, o.Float("limit"))
-	aq := l.Scratch(ir.F32, t*inner)
+	a, aq := l.Scratch(ir.BF16, t*inner), l.Scratch(ir.F32, t*inner)
+	gate := product(xq, o.Args[1], a, inner, d)
+	gate.up = &upProduct{w: l.Buf(o.Args[2]), scales: l.Scales(o.Args[2]), weight: l.Buf(o.Args[4]), limit: o.Float("limit")}
+	matmul(l, gate)
 	actQuant(l, a, aq, t*inner, expertActBlock)
-	product(aq, o.Args[3], l.Buf(o.Results[0]), d, inner)
+	matmul(l, product(aq, o.Args[3], l.Buf(o.Results[0]), d, inner))
 	return nil
 }
