@@ -197,7 +197,9 @@ type command struct {
 	short string
 	long  string
 	nargs int
-	run   func(e *env, f *flags, args []string) error
+	// optional are arguments that may follow.
+	optional int
+	run      func(e *env, f *flags, args []string) error
 }
 
 // commands is the table of commands, in the order of --help.
@@ -207,6 +209,7 @@ var commands = []command{
 	{name: "tokenize", short: "turn standard input into token ids", long: tokenizeHelp, run: runTokenize},
 	{name: "compare", args: "A.safetensors B.safetensors", short: "compare tensors of two files", long: compareHelp, nargs: 2, run: runCompare},
 	{name: "dump", short: "print a graph as .kir text", long: dumpHelp, run: runDump},
+	{name: "check", args: "[FILE.kir]", short: "compare passes and kernels with the evaluator", long: checkHelp, optional: 1, run: runCheck},
 	{name: "compile", short: "compile a model to native code", long: compileHelp, run: runCompile},
 	{name: "inspect", args: "FILE", short: "say what a code object holds", long: inspectHelp, nargs: 1, run: runInspect},
 	{name: "cache", args: "clean", short: "remove cached kernels", long: cacheHelp, nargs: 1, run: runCache},
@@ -222,14 +225,14 @@ func (c command) build(e *env) *cobra.Command {
 	cc := &cobra.Command{Use: use, Short: c.short, Long: c.long}
 	f := newFlags(c.name, cc.Flags())
 	cc.Args = noArgs(c.name)
-	if c.nargs > 0 {
+	if most := c.nargs + c.optional; most > 0 {
 		cc.Args = func(_ *cobra.Command, args []string) error {
-			if len(args) != c.nargs {
+			if len(args) < c.nargs || len(args) > most {
 				word := "arguments"
-				if c.nargs == 1 {
+				if most == 1 {
 					word = "argument"
 				}
-				return usagef("kiln "+c.name+" --help", "%s takes %d %s (%s), got %d", c.name, c.nargs, word, c.args, len(args))
+				return usagef("kiln "+c.name+" --help", "%s takes %d %s (%s), got %d", c.name, most, word, c.args, len(args))
 			}
 			return nil
 		}

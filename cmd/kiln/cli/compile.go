@@ -13,6 +13,7 @@ import (
 	"github.com/kiln-project/kiln/codegen"
 	"github.com/kiln-project/kiln/codegen/bundle"
 	"github.com/kiln-project/kiln/codegen/target"
+	"github.com/kiln-project/kiln/ir"
 	"github.com/kiln-project/kiln/models/dsv4"
 	"github.com/kiln-project/kiln/passes"
 	"github.com/kiln-project/kiln/runtime/engine"
@@ -280,15 +281,18 @@ func applyLimits(c *dsv4.Config, set *bundle.Settings) error {
 	if set.Layers == 0 {
 		set.Layers = c.Layers
 	}
-	if set.Layers < c.Layers { // keep the first layers and the MTP block
-		c.Ratios = append(slices.Clone(c.Ratios[:set.Layers]), c.Ratios[c.Layers:]...)
-		c.Layers = set.Layers
-		c.HashLayers = min(c.HashLayers, c.Layers)
-	}
+	firstLayers(c, set.Layers)
 	if set.Speculate > 0 && c.NextN == 0 {
 		return refuse(errors.New("--speculate: the model has no MTP block"), "--speculate 0")
 	}
 	return nil
+}
+
+// firstLayers keeps the first n layers of a config, and the MTP block.
+func firstLayers(c *dsv4.Config, n int) {
+	c.Ratios = append(slices.Clone(c.Ratios[:n]), c.Ratios[c.Layers:]...)
+	c.Layers = n
+	c.HashLayers = min(c.HashLayers, n)
 }
 
 // bundleBuckets lists the plans of a bundle: decode and verify for each batch,
@@ -333,7 +337,17 @@ func bundleBuckets(set bundle.Settings, l engine.Layout, c *dsv4.Config) []passe
 // entriesOf builds the entries of a config and runs the passes on graphs, for a
 // target or for none in particular.
 func entriesOf(c *dsv4.Config, o dsv4.Options, t passes.Target) (*passes.Module, error) {
-	m := &passes.Module{Target: t}
+	entries, err := buildEntries(c, o)
+	if err != nil {
+		return nil, err
+	}
+	m := &passes.Module{Entries: entries, Target: t}
+	return m, passes.Run(m)
+}
+
+// buildEntries builds every entry that a config has.
+func buildEntries(c *dsv4.Config, o dsv4.Options) ([]*ir.Graph, error) {
+	var list []*ir.Graph
 	for _, entry := range dsv4.Entries {
 		if entry == dsv4.Draft && c.NextN == 0 {
 			continue
@@ -342,7 +356,7 @@ func entriesOf(c *dsv4.Config, o dsv4.Options, t passes.Target) (*passes.Module,
 		if err != nil {
 			return nil, err
 		}
-		m.Entries = append(m.Entries, g)
+		list = append(list, g)
 	}
-	return m, passes.Run(m)
+	return list, nil
 }

@@ -1,0 +1,55 @@
+package check
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/kiln-project/kiln/ir"
+	"github.com/kiln-project/kiln/ir/eval"
+)
+
+// fewElements is the smallest number of elements that a share is taken of: one
+// rounding the other way in a row of 128 is no share of 99.5 percent.
+const fewElements = 1000
+
+// shareBreach says how a limit's share of identical elements is missed, or "".
+func shareBreach(l ir.Limit, different, count int) string {
+	if l.Kind != ir.BF16ULP && l.Kind != ir.LastPlace {
+		return ""
+	}
+	if float64(different) <= math.Ceil((1-l.Bound)*float64(max(count, fewElements))) {
+		return ""
+	}
+	return fmt.Sprintf("%d of %d elements differ, at least %g%% must be identical", different, count, 100*l.Bound)
+}
+
+// finite is x, or 0 where there is no number: NaN and infinite errors are beyond
+// the limits and reported as such.
+func finite(x float64) float64 {
+	if math.IsNaN(x) || math.IsInf(x, 0) {
+		return 0
+	}
+	return x
+}
+
+// identical counts the elements that are equal bit for bit, or both NaN.
+func identical(want, got *eval.Tensor) int {
+	if got == nil || !want.Type().Equal(got.Type()) {
+		return 0
+	}
+	n := 0
+	for i, x := range want.F {
+		if math.Float32bits(x) == math.Float32bits(got.F[i]) || x != x && got.F[i] != got.F[i] {
+			n++
+		}
+	}
+	for i, x := range want.I {
+		if x == got.I[i] {
+			n++
+		}
+	}
+	if len(want.Codes) > 0 && string(want.Codes) == string(got.Codes) && string(want.Scales) == string(got.Scales) {
+		n += want.Len()
+	}
+	return n
+}
