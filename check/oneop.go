@@ -2,6 +2,7 @@ package check
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/kiln-project/kiln/ir"
@@ -159,6 +160,12 @@ func (o *oneOp) values(args []*eval.Tensor) Values {
 		v.States[o.pool] = args[0].Clone()
 	}
 	return v
+}
+
+// makesTable reports whether the decomposition has an op that makes a table.
+func (o *oneOp) makesTable() bool {
+	e, err := ir.Expand(o.graph)
+	return err != nil || slices.ContainsFunc(e.Ops, func(op *ir.Op) bool { return op.Def.Table })
 }
 
 // evaluate runs the op on the evaluator.

@@ -122,6 +122,10 @@ func (k *opsCheck) selected(op *ir.Op) bool {
 func skipped(op *ir.Op) bool { return op.Def.Name == "const" }
 
 func (k *opsCheck) run(ctx context.Context, g *ir.Graph) error {
+	tooLarge := fitsEvaluator(g)
+	if tooLarge != nil && k.cfg.Only == "" {
+		return tooLarge
+	}
 	var chosen oneOps
 	var sites []*site
 	for _, op := range g.Ops {
@@ -153,14 +157,10 @@ func (k *opsCheck) run(ctx context.Context, g *ir.Graph) error {
 	if k.decomposed != nil {
 		defer k.decomposed.close()
 	}
-	if err := fitsEvaluator(g); err == nil {
-		if err := k.chain(ctx, g, sites); err != nil {
-			return err
-		}
-	} else if k.cfg.Only == "" {
+	if tooLarge != nil {
+		k.report.Generated = tooLarge.Error()
+	} else if err := k.chain(ctx, g, sites); err != nil {
 		return err
-	} else {
-		k.report.Generated = err.Error()
 	}
 	if err := k.generated(ctx, chosen.list, sites); err != nil {
 		return err
@@ -169,12 +169,13 @@ func (k *opsCheck) run(ctx context.Context, g *ir.Graph) error {
 	return nil
 }
 
-// openDecomposed compiles the decompositions of the ops that were asked for.
+// openDecomposed compiles the decompositions of the ops that were asked for, but
+// of those that make a table: tables are packed, no device makes them.
 func (k *opsCheck) openDecomposed(ctx context.Context, list []*oneOp) error {
 	var composites []*oneOp
 	disable := slices.Clone(k.cfg.Disable)
 	for _, o := range list {
-		if o.def.Primitive() {
+		if o.def.Primitive() || o.makesTable() {
 			continue
 		}
 		composites = append(composites, o)

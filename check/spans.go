@@ -92,7 +92,7 @@ var indexed = map[string]func(op *ir.Op, result span) map[int]span{
 		return map[int]span{0: {extent(op, 2, 1) * per * op.Int("ratio"), true, false}, 1: into(op, 2, 0), 2: {rows.end / per, true, false}}
 	},
 	"group_start": func(op *ir.Op, pos span) map[int]span {
-		return map[int]span{0: into(op, 1, 0), 1: {max(pos.end, 1), true, false}}
+		return map[int]span{0: into(op, 1, 0), 1: {max(pos.end, 1), false, false}} // a group that closes has a position
 	},
 }
 

@@ -119,6 +119,8 @@ func checkFailure(f *flags, err error) error {
 	switch {
 	case errors.As(err, &unknown):
 		return usagef("kiln check --help", "%s: %w", f.origins("op"), err)
+	case check.TooLarge(err) && f.text("op") != "":
+		return refuse(err, "--model testdata/tiny-dsv4, or a smaller --bind")
 	case check.TooLarge(err):
 		return refuse(err, "--device host --op NAME, which makes operands up; or --layers N")
 	}
