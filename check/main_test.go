@@ -1,9 +1,7 @@
 package check
 
 import (
-	"maps"
 	"os"
-	"slices"
 	"testing"
 
 	"github.com/kiln-project/kiln/codegen"
@@ -21,6 +19,15 @@ const tinyDir = "../testdata/tiny-dsv4"
 
 func TestMain(m *testing.M) {
 	llvm.MaybeServeWorker(os.Args)
+	for _, p := range planted {
+		next := "" // at the end of the optional passes
+		if p.On == passes.Steps {
+			next = "select-kernels"
+		}
+		if err := passes.Register(p, next); err != nil {
+			panic(err)
+		}
+	}
 	os.Exit(m.Run())
 }
 
@@ -93,13 +100,3 @@ func onHost(t *testing.T) OpsConfig {
 var decode = map[string]int{"B": 2, "R": 2, "N": 4, "P": 2}
 
 var prefill = map[string]int{"T": 9, "B": 1, "O": 1, "R": 1, "N": 3, "P": 3}
-
-func byName[T any](list []T, name func(T) string) map[string]T {
-	m := map[string]T{}
-	for _, x := range list {
-		m[name(x)] = x
-	}
-	return m
-}
-
-var _ = slices.Sorted(maps.Keys(decode))

@@ -43,8 +43,8 @@ type OpResult struct {
 	Limit   string  `json:"limit"`
 	More    string  `json:"limit_of_more_results,omitempty"`
 	OK      bool    `json:"ok"`
-	limit   ir.Limit
-	counts  map[ir.Limit][2]int // differ and values by limit
+	def     *ir.OpDef
+	counts  [][2]int // differ and values of each result
 }
 
 // Layer is the worst op of one layer on the values that the evaluator has
@@ -195,10 +195,10 @@ func (k *opsCheck) openDecomposed(ctx context.Context, list []*oneOp) error {
 func (k *opsCheck) kind(d *ir.OpDef) *OpResult {
 	r, ok := k.kinds[d.Name]
 	if !ok {
-		r = &OpResult{Op: d.Name, OK: true, limit: k.cfg.LimitOf(d, 0), counts: map[ir.Limit][2]int{}}
-		r.Limit = r.limit.String()
+		limit := k.cfg.LimitOf(d, 0)
+		r = &OpResult{Op: d.Name, OK: true, Limit: limit.String(), def: d, counts: make([][2]int, len(d.Results))}
 		if len(d.Results) > 1 {
-			if more := k.cfg.LimitOf(d, 1); more != r.limit {
+			if more := k.cfg.LimitOf(d, 1); more != limit {
 				r.More = more.String()
 			}
 		}
@@ -348,7 +348,7 @@ func (k *opsCheck) compare(o *oneOp, loc string, args, want []*eval.Tensor, seed
 			}
 		}
 		d := compare(want[i], got[i], l)
-		r.add(d, l, loc)
+		r.add(d, i, loc)
 		if layer {
 			k.layer(loc, o.def.Name, d)
 		}
@@ -383,11 +383,11 @@ func (k *opsCheck) compareDecomposed(o *oneOp, args, got []*eval.Tensor) error {
 }
 
 // add keeps what is worst.
-func (r *OpResult) add(d difference, l ir.Limit, loc string) {
+func (r *OpResult) add(d difference, result int, loc string) {
 	r.Values += d.Count
 	r.Differ += d.different
-	n := r.counts[l]
-	r.counts[l] = [2]int{n[0] + d.different, n[1] + d.Count}
+	r.counts[result][0] += d.different
+	r.counts[result][1] += d.Count
 	cos, abs := finite(d.OneMinusCos), finite(d.MaxAbs)
 	if r.Worst == "" || cos > r.Cos || r.Cos == 0 && abs > r.MaxAbs {
 		r.Worst = loc
@@ -420,14 +420,16 @@ func (k *opsCheck) layer(loc, op string, d difference) {
 	}
 }
 
-// finish holds the shares of identical elements, over all runs of a kind of op.
+// finish holds the shares of identical elements, over all runs of a kind of op;
+// those of a kind with an element beyond its limit say nothing more.
 func (k *opsCheck) finish() {
 	slices.SortFunc(k.report.Ops, func(a, b *OpResult) int { return strings.Compare(a.Op, b.Op) })
 	for _, r := range k.report.Ops {
-		for l, n := range r.counts {
-			if text := shareBreach(l, n[0], n[1]); text != "" {
+		for i, of := range r.def.Results {
+			n := r.counts[i]
+			if text := shareBreach(k.cfg.LimitOf(r.def, i), n[0], n[1]); text != "" && r.OK {
 				r.OK = false
-				k.report.Breaches = append(k.report.Breaches, Breach{r.Op, r.Worst, "all results", k.Seeds - 1, "all", text})
+				k.report.Breaches = append(k.report.Breaches, Breach{r.Op, r.Worst, of, k.Seeds - 1, "all", text})
 			}
 		}
 	}

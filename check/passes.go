@@ -330,7 +330,7 @@ func (r *PassResult) compare(before, after *evaluated) []Breach {
 // share holds a limit's share of identical elements over all runs.
 func (r *PassResult) share(seeds int) *Breach {
 	text := shareBreach(r.limit, r.Values-r.identical, r.Values)
-	if text == "" {
+	if text == "" || !r.OK {
 		return nil
 	}
 	r.OK = false

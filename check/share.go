@@ -17,7 +17,8 @@ func shareBreach(l ir.Limit, different, count int) string {
 	if l.Kind != ir.BF16ULP && l.Kind != ir.LastPlace {
 		return ""
 	}
-	if float64(different) <= math.Ceil((1-l.Bound)*float64(max(count, fewElements))) {
+	const rounding = 1e-6 // of 1 - Bound
+	if float64(different) <= (1-l.Bound)*float64(max(count, fewElements))+rounding {
 		return ""
 	}
 	return fmt.Sprintf("%d of %d elements differ, at least %g%% must be identical", different, count, 100*l.Bound)

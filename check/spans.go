@@ -7,10 +7,10 @@ import (
 	"github.com/kiln-project/kiln/ir/eval"
 )
 
-// span is what integers may be: below end, and -1 where they are indices of which
+// span is what integers may be: from low, below end, and -1 where they are indices of which
 // one may be missing. The zero span says nothing.
 type span struct {
-	end      int
+	low, end int
 	index    bool // -1 is allowed
 	distinct bool // along the last axis
 }
@@ -26,7 +26,7 @@ func (s span) meet(t span) span {
 	case t == span{}:
 		return s
 	}
-	return span{min(s.end, t.end), s.index && t.index, s.distinct || t.distinct}
+	return span{max(s.low, t.low), min(s.end, t.end), s.index && t.index, s.distinct || t.distinct}
 }
 
 // fill chooses integers; every fourth index is missing, and those that distinct
@@ -38,8 +38,8 @@ func (s span) fill(x *eval.Tensor, r *rand.Rand) {
 		end = 2
 	case s == span{}:
 		end = small
-	case end < 1: // nothing to index
-		end = 1
+	case end <= s.low: // nothing fits
+		end = s.low + 1
 	}
 	row := max(1, len(x.I))
 	if n := len(x.Shape); n > 0 {
@@ -49,15 +49,15 @@ func (s span) fill(x *eval.Tensor, r *rand.Rand) {
 	for i := range x.I {
 		j := i % row
 		if s.distinct && j == 0 {
-			order = r.Perm(end)
+			order = r.Perm(end - s.low)
 		}
 		switch {
-		case s.index && (r.IntN(4) == 0 || s.distinct && j >= end):
+		case s.index && (r.IntN(4) == 0 || s.distinct && j >= len(order)):
 			x.I[i] = -1
 		case s.distinct:
-			x.I[i] = int64(order[j%end])
+			x.I[i] = int64(s.low + order[j%len(order)])
 		default:
-			x.I[i] = int64(r.IntN(end))
+			x.I[i] = int64(s.low + r.IntN(end-s.low))
 		}
 	}
 }
@@ -67,7 +67,7 @@ func (s span) fill(x *eval.Tensor, r *rand.Rand) {
 // results are indices made of others.
 var indexed = map[string]func(op *ir.Op, result span) map[int]span{
 	"gather_rows":  func(op *ir.Op, _ span) map[int]span { return map[int]span{1: into(op, 0, 0)} },
-	"scatter_rows": func(op *ir.Op, _ span) map[int]span { return map[int]span{1: {extent(op, 0, 0), true, true}} },
+	"scatter_rows": func(op *ir.Op, _ span) map[int]span { return map[int]span{1: {0, extent(op, 0, 0), true, true}} },
 	"take_along": func(op *ir.Op, _ span) map[int]span {
 		return map[int]span{1: into(op, 0, op.Args[0].Type.Rank()-1)}
 	},
@@ -85,14 +85,15 @@ var indexed = map[string]func(op *ir.Op, result span) map[int]span{
 		return map[int]span{2: {end: extent(op, 1, 0), distinct: true}, 3: into(op, 2, 0)}
 	},
 	"history_rows": func(op *ir.Op, rows span) map[int]span {
-		return map[int]span{0: into(op, 1, 0), 1: {4 * op.Int("span"), true, false}, 2: into(op, 3, 0), 3: {rows.end / op.Int("size"), true, false}}
+		return map[int]span{0: into(op, 1, 0), 1: {0, 4 * op.Int("span"), true, false}, 2: into(op, 3, 0), 3: {0, rows.end / op.Int("size"), true, false}}
 	},
 	"entry_rows": func(op *ir.Op, rows span) map[int]span {
 		per := op.Int("per_page")
-		return map[int]span{0: {extent(op, 2, 1) * per * op.Int("ratio"), true, false}, 1: into(op, 2, 0), 2: {rows.end / per, true, false}}
+		return map[int]span{0: {0, extent(op, 2, 1) * per * op.Int("ratio"), true, false}, 1: into(op, 2, 0), 2: {0, rows.end / per, true, false}}
 	},
 	"group_start": func(op *ir.Op, pos span) map[int]span {
-		return map[int]span{0: into(op, 1, 0), 1: {max(pos.end, 1), false, false}} // a group that closes has a position
+		ratio := op.Int("ratio") // a group closes at its last position
+		return map[int]span{0: into(op, 1, 0), 1: {ratio - 1, max(pos.end, 4*ratio), false, false}}
 	},
 }
 
@@ -107,7 +108,7 @@ func extent(op *ir.Op, arg, axis int) int {
 	return n
 }
 
-func into(op *ir.Op, arg, axis int) span { return span{extent(op, arg, axis), true, false} }
+func into(op *ir.Op, arg, axis int) span { return span{0, extent(op, arg, axis), true, false} }
 
 // spansOf says what the integer values of a bound graph may be, from their uses.
 func spansOf(g *ir.Graph) map[*ir.Value]span {

@@ -68,8 +68,14 @@ func runCheck(e *env, f *flags, args []string) error {
 	if err != nil {
 		return checkFailure(f, err)
 	}
-	res.OK = len(res.Breach) == 0
 	progress.clear()
+	return concludeCheck(e, f, args, res)
+}
+
+// concludeCheck prints what was found and turns breaches into the exit code.
+func concludeCheck(e *env, f *flags, args []string, res checkResult) error {
+	res.OK = len(res.Breach) == 0
+	var err error
 	if f.boolean("json") {
 		err = printJSON(e.stdout, res)
 	} else {
@@ -79,7 +85,7 @@ func runCheck(e *env, f *flags, args []string) error {
 		return err
 	}
 	first := res.Breach[0]
-	return &codedError{exitCheck, fmt.Errorf("%d beyond their limit: first %s", len(res.Breach), first), reproduce(f, args, first, dev)}
+	return &codedError{exitCheck, fmt.Errorf("%d beyond their limit: first %s", len(res.Breach), first), reproduce(f, args, first, res.Device)}
 }
 
 // checkDevice reads --device. On ref an op is its decomposition.
@@ -128,7 +134,7 @@ func checkFailure(f *flags, err error) error {
 }
 
 // reproduce is the command line that shows a breach again, and little else.
-func reproduce(f *flags, args []string, b check.Breach, dev device) string {
+func reproduce(f *flags, args []string, b check.Breach, device string) string {
 	line := []string{"kiln", "check"}
 	line = append(line, args...)
 	for _, name := range []string{"model", "entry", "bind", "layers", "weights", "numerics"} {
@@ -136,8 +142,8 @@ func reproduce(f *flags, args []string, b check.Breach, dev device) string {
 			line = append(line, "--"+name, f.text(name))
 		}
 	}
-	line = append(line, "--device", dev.name)
-	if dev.name != "ref" {
+	line = append(line, "--device", device)
+	if device != "ref" {
 		line = append(line, "--op", b.What)
 	}
 	return strings.Join(append(line, "--seeds", fmt.Sprint(b.Seed+1)), " ")
