@@ -230,7 +230,11 @@ func namesOf(g *ir.Graph) string {
 // chain evaluates the graph op by op and runs the sites on the way. It does what
 // the sites need only.
 func (k *opsCheck) chain(ctx context.Context, g *ir.Graph, sites []*site) error {
-	weights, err := engine.BindPack(k.Module.Pack, k.Weights)
+	read := map[string]bool{}
+	for _, w := range g.Weights {
+		read[w.Name] = true
+	}
+	weights, err := engine.BindPack(only(k.Module.Pack, read), k.Weights)
 	if err != nil {
 		return err
 	}
