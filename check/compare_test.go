@@ -44,14 +44,14 @@ func TestCompare(t *testing.T) {
 			shape = []int{2, 2}
 		}
 		w, g := &eval.Tensor{DType: tc.dt, Shape: shape, F: tc.want}, &eval.Tensor{DType: tc.dt, Shape: shape, F: tc.got}
-		d := compare(w, g, tc.limit)
+		d := compare(w, g, tc.limit, false)
 		if d.different != tc.different || (d.beyond == "") != tc.within {
 			t.Errorf("%s: %d different, beyond: %q", tc.name, d.different, d.beyond)
 		}
 	}
 	one := &eval.Tensor{DType: ir.I32, Shape: []int{1}, I: []int64{1}}
 	two := &eval.Tensor{DType: ir.I32, Shape: []int{1}, I: []int64{2}}
-	if compare(one, two, ir.Limit{Kind: ir.AbsF32, Bound: 9}).beyond == "" || compare(one, nil, ir.Limit{}).beyond == "" {
+	if compare(one, two, ir.Limit{Kind: ir.AbsF32, Bound: 9}, false).beyond == "" || compare(one, nil, ir.Limit{}, false).beyond == "" {
 		t.Error("other integers, or none, are not beyond")
 	}
 }
@@ -64,6 +64,56 @@ func TestShare(t *testing.T) {
 	}{{1, 128, true}, {5, 1000, true}, {6, 1000, false}, {6, 10, false}, {50, 10000, true}, {51, 10000, false}} {
 		if text := shareBreach(l, tc.different, tc.count); (text == "") != tc.ok {
 			t.Errorf("%d of %d: %q", tc.different, tc.count, text)
+		}
+	}
+}
+
+// A rounding inside of an op explains a few elements that are a step of their row's
+// largest number off, and no more.
+func TestFlips(t *testing.T) {
+	bf := ir.Limit{Kind: ir.BF16ULP, Bound: 0.995}
+	w := &eval.Tensor{DType: ir.BF16, Shape: []int{3}, F: []float32{4, 1, 1}}
+	g := &eval.Tensor{DType: ir.BF16, Shape: []int{3}, F: []float32{4, 1 + 0x1p-5, 1 + 0x1p-4}}
+	if d := compare(w, g, bf, true); d.flips != 1 || d.beyond != "element 2 of bf16[3] is 1.0625, want 1" {
+		t.Errorf("%d flips, beyond: %q", d.flips, d.beyond)
+	}
+	if d := compare(w, g, bf, false); d.flips != 0 || d.beyond == "" {
+		t.Errorf("%d flips, beyond: %q", d.flips, d.beyond)
+	}
+	for _, tc := range []struct {
+		flips, count int
+		ok           bool
+	}{{1, 10, true}, {2, 10, false}, {2, 20000, true}, {3, 20000, false}} {
+		if text := flipBreach(tc.flips, tc.count); (text == "") != tc.ok {
+			t.Errorf("%d of %d: %q", tc.flips, tc.count, text)
+		}
+	}
+}
+
+func TestRoundsInside(t *testing.T) {
+	s := subject(t, "prefill", prefill)
+	list, err := s.versions()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]bool{}
+	var ones oneOps
+	for _, op := range list[len(list)-1].graph.Ops {
+		if skipped(op) {
+			continue
+		}
+		o, err := ones.of(op)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got[o.def.Name] = o.roundsInside
+	}
+	for name, want := range map[string]bool{
+		"expert": true, "moe_experts": true, "indexer_scores": true,
+		"linear": false, "block_linear": false, "rms_norm": false, "sparse_attention": false, "hc_post": false,
+	} {
+		if have, ok := got[name]; !ok || have != want {
+			t.Errorf("%s rounds inside: %t (in the model: %t), want %t", name, have, ok, want)
 		}
 	}
 }

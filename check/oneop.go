@@ -19,6 +19,8 @@ type oneOp struct {
 	args    []string // input names; "" for constants, which stay such
 	weight  []bool   // operands that are weights somewhere
 	pool    string   // the state that operand 0 is, or ""
+
+	roundsInside bool
 }
 
 // site is an op of the checked graph.
@@ -120,8 +122,43 @@ func newOneOp(name string, op *ir.Op) (*oneOp, error) {
 	if n := elements(op); n > mostElements {
 		return nil, &errTooLarge{fmt.Sprintf("it has %.3g elements, the evaluator takes %.3g at most", float64(n), float64(mostElements))}
 	}
+	if o.roundsInside, err = roundsInside(o.graph); err != nil {
+		return nil, err
+	}
 	o.program, err = eval.Compile(o.graph, eval.NewConsts(nil))
 	return o, err
+}
+
+// roundsInside reports whether a sum is rounded to fewer bits and then goes into
+// another sum. Such a rounding may go the other way where the first sum has another
+// order, and the second sum carries the whole step of its term.
+func roundsInside(g *ir.Graph) (bool, error) {
+	e, err := ir.Expand(g)
+	if err != nil {
+		return false, err
+	}
+	const summed, rounded = 1, 2
+	state := map[*ir.Value]int{}
+	for _, op := range e.Ops {
+		s := 0
+		for _, a := range op.Args {
+			s = max(s, state[a])
+		}
+		if op.Def.Name == "dot" || op.Def.Name == "reduce_sum" {
+			if s == rounded {
+				return true, nil
+			}
+			s = summed
+		}
+		for _, r := range op.Results {
+			if dt := r.Type.DType; s == summed && dt != ir.F32 && (dt.IsFloat() || dt.IsCode()) {
+				state[r] = rounded
+			} else {
+				state[r] = s
+			}
+		}
+	}
+	return false, nil
 }
 
 // elements counts an op's operands.

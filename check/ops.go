@@ -1,6 +1,7 @@
 package check
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -39,12 +40,14 @@ type OpResult struct {
 	MaxAbs  float64 `json:"max_abs"`
 	Cos     float64 `json:"one_minus_cos"`
 	Refused int     `json:"refused"` // made-up operands that are an error to the evaluator
+	Flips   int     `json:"flips"`   // elements that a rounding inside of the op explains
 	Worst   string  `json:"worst"`   // loc of the largest 1-cos or, without one, of the largest error
 	Limit   string  `json:"limit"`
 	More    string  `json:"limit_of_more_results,omitempty"`
 	OK      bool    `json:"ok"`
 	def     *ir.OpDef
 	counts  [][2]int // differ and values of each result
+	flips   []int
 }
 
 // Layer is the worst op of one layer on the values that the evaluator has
@@ -196,7 +199,7 @@ func (k *opsCheck) kind(d *ir.OpDef) *OpResult {
 	r, ok := k.kinds[d.Name]
 	if !ok {
 		limit := k.cfg.LimitOf(d, 0)
-		r = &OpResult{Op: d.Name, OK: true, Limit: limit.String(), def: d, counts: make([][2]int, len(d.Results))}
+		r = &OpResult{Op: d.Name, OK: true, Limit: limit.String(), def: d, counts: make([][2]int, len(d.Results)), flips: make([]int, len(d.Results))}
 		if len(d.Results) > 1 {
 			if more := k.cfg.LimitOf(d, 1); more != limit {
 				r.More = more.String()
@@ -351,7 +354,7 @@ func (k *opsCheck) compare(o *oneOp, loc string, args, want []*eval.Tensor, seed
 				want = forced
 			}
 		}
-		d := compare(want[i], got[i], l)
+		d := compare(want[i], got[i], l, o.roundsInside)
 		r.add(d, i, loc)
 		if layer {
 			k.layer(loc, o.def.Name, d)
@@ -378,7 +381,7 @@ func (k *opsCheck) compareDecomposed(o *oneOp, args, got []*eval.Tensor) error {
 	}
 	r := k.report.Decomposed[i]
 	for i := range want {
-		d := compare(want[i], got[i], ir.Limit{})
+		d := compare(want[i], got[i], ir.Limit{}, false)
 		r.Values += want[i].Len()
 		r.Differ += want[i].Len() - identical(want[i], got[i])
 		r.MaxAbs, r.Cos = max(r.MaxAbs, finite(d.MaxAbs)), max(r.Cos, finite(d.OneMinusCos))
@@ -390,6 +393,8 @@ func (k *opsCheck) compareDecomposed(o *oneOp, args, got []*eval.Tensor) error {
 func (r *OpResult) add(d difference, result int, loc string) {
 	r.Values += d.Count
 	r.Differ += d.different
+	r.Flips += d.flips
+	r.flips[result] += d.flips
 	r.counts[result][0] += d.different
 	r.counts[result][1] += d.Count
 	cos, abs := finite(d.OneMinusCos), finite(d.MaxAbs)
@@ -431,7 +436,8 @@ func (k *opsCheck) finish() {
 	for _, r := range k.report.Ops {
 		for i, of := range r.def.Results {
 			n := r.counts[i]
-			if text := shareBreach(k.cfg.LimitOf(r.def, i), n[0], n[1]); text != "" && r.OK {
+			text := cmp.Or(shareBreach(k.cfg.LimitOf(r.def, i), n[0], n[1]), flipBreach(r.flips[i], n[1]))
+			if text != "" && r.OK {
 				r.OK = false
 				k.report.Breaches = append(k.report.Breaches, Breach{r.Op, r.Worst, of, k.Seeds - 1, "all", text})
 			}

@@ -24,6 +24,19 @@ func shareBreach(l ir.Limit, different, count int) string {
 	return fmt.Sprintf("%d of %d elements differ, at least %g%% must be identical", different, count, 100*l.Bound)
 }
 
+// flipShare is how many elements may be what a rounding inside of the op that went
+// the other way makes of them: an f32 sum lies that near to the border of two bf16
+// numbers about once in 10^5.
+const flipShare = 1e-4
+
+// flipBreach says how many elements are too many for that, or "".
+func flipBreach(flips, count int) string {
+	if float64(flips) <= max(1, flipShare*float64(count)) {
+		return ""
+	}
+	return fmt.Sprintf("%d of %d elements are more than one bf16 step off, more than roundings inside of the op explain", flips, count)
+}
+
 // finite is x, or 0 where there is no number: NaN and infinite errors are beyond
 // the limits and reported as such.
 func finite(x float64) float64 {

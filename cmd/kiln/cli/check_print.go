@@ -62,6 +62,9 @@ func printOps(w io.Writer, r checkResult) {
 		if o.More != "" {
 			limit += "; further results " + o.More
 		}
+		if o.Flips > 0 {
+			limit += fmt.Sprintf(" (%d off by a rounding inside)", o.Flips)
+		}
 		if o.Refused > 0 {
 			limit += fmt.Sprintf(" (%d made-up operands are an error)", o.Refused)
 		}
