@@ -15,9 +15,10 @@ type difference struct {
 	metric.Metrics
 	different int    // elements that count against a limit's share
 	beyond    string // the first element that no share excuses, or ""
-	// flips are elements that another rounding inside of the op explains, if they are
-	// few.
-	flips int
+	// flips are elements that another rounding inside of the op explains, if they or
+	// the rows that differ are few.
+	flips               int
+	rows, differentRows int
 }
 
 // compare holds got to a limit. Integers, codes and scales are equal or beyond
@@ -31,7 +32,8 @@ func compare(want, got *eval.Tensor, l ir.Limit, roundsInside bool) difference {
 	w, g, where := bothNumbers(want, got)
 	d.Metrics = metric.Measure(g, w)
 	d.Count = want.Len()
-	largest := rowLargest(want, l)
+	largest, row, last := rowLargest(want, l), rowLength(want), -1
+	d.rows = want.Len() / row
 	for i := range w {
 		within, equal := holds(want.DType, w[i], g[i], l)
 		if !within && largest != nil {
@@ -44,6 +46,9 @@ func compare(want, got *eval.Tensor, l ir.Limit, roundsInside bool) difference {
 		}
 		if !equal {
 			d.different++
+			if r := where(i) / row; r != last {
+				d.differentRows, last = d.differentRows+1, r
+			}
 		}
 		if !within && d.beyond == "" {
 			d.beyond = fmt.Sprintf("element %d of %s is %v, want %v", where(i), want.Type(), g[i], w[i])
@@ -82,10 +87,7 @@ func rowLargest(want *eval.Tensor, l ir.Limit) func(i int) float64 {
 	if l.Kind != ir.BF16ULP || len(want.F) == 0 {
 		return nil
 	}
-	row := 1
-	if n := len(want.Shape); n > 0 {
-		row = want.Shape[n-1]
-	}
+	row := rowLength(want)
 	largest := make([]float64, len(want.F)/row)
 	for i, x := range want.F {
 		if a := math.Abs(float64(x)); a <= math.MaxFloat32 {
@@ -93,6 +95,14 @@ func rowLargest(want *eval.Tensor, l ir.Limit) func(i int) float64 {
 		}
 	}
 	return func(i int) float64 { return largest[i/row] }
+}
+
+// rowLength is the extent of the last axis.
+func rowLength(x *eval.Tensor) int {
+	if n := len(x.Shape); n > 0 {
+		return x.Shape[n-1]
+	}
+	return 1
 }
 
 // holds compares two elements: whether the limit excuses the difference, if its

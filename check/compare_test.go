@@ -81,11 +81,21 @@ func TestFlips(t *testing.T) {
 		t.Errorf("%d flips, beyond: %q", d.flips, d.beyond)
 	}
 	for _, tc := range []struct {
-		flips, count int
-		ok           bool
-	}{{1, 10, true}, {2, 10, false}, {2, 20000, true}, {3, 20000, false}} {
-		if text := flipBreach(tc.flips, tc.count); (text == "") != tc.ok {
-			t.Errorf("%d of %d: %q", tc.flips, tc.count, text)
+		name   string
+		t      tally
+		inside bool
+		ok     bool
+	}{
+		{"none", tally{count: 100, rows: 10}, true, true},
+		{"a row that differs", tally{different: 90, count: 1000, flips: 30, differentRows: 1, rows: 2}, true, true},
+		{"the same, of an op without", tally{different: 90, count: 1000, differentRows: 1, rows: 2}, false, false},
+		{"two rows of few", tally{different: 90, count: 1000, flips: 30, differentRows: 2, rows: 10}, true, false},
+		{"two rows of many", tally{different: 900, count: 100000, flips: 300, differentRows: 2, rows: 200}, true, true},
+		{"single elements of long rows", tally{different: 20, count: 100000, flips: 10, differentRows: 20, rows: 20}, true, true},
+		{"too many of them", tally{different: 20, count: 100000, flips: 11, differentRows: 20, rows: 20}, true, false},
+	} {
+		if text := tc.t.breach(bf, tc.inside); (text == "") != tc.ok {
+			t.Errorf("%s: %q", tc.name, text)
 		}
 	}
 }

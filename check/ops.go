@@ -1,7 +1,6 @@
 package check
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -32,22 +31,22 @@ type OpsConfig struct {
 
 // OpResult is how far one kind of op is from the evaluator, at worst.
 type OpResult struct {
-	Op      string  `json:"op"`
-	Sites   int     `json:"sites"`  // places in the graph
-	Shapes  int     `json:"shapes"` // different ones
-	Values  int     `json:"values"` // elements compared
-	Differ  int     `json:"differ"` // of them not equal, as the limit counts
-	MaxAbs  float64 `json:"max_abs"`
-	Cos     float64 `json:"one_minus_cos"`
-	Refused int     `json:"refused"` // made-up operands that are an error to the evaluator
-	Flips   int     `json:"flips"`   // elements that a rounding inside of the op explains
-	Worst   string  `json:"worst"`   // loc of the largest 1-cos or, without one, of the largest error
-	Limit   string  `json:"limit"`
-	More    string  `json:"limit_of_more_results,omitempty"`
-	OK      bool    `json:"ok"`
-	def     *ir.OpDef
-	counts  [][2]int // differ and values of each result
-	flips   []int
+	Op           string  `json:"op"`
+	Sites        int     `json:"sites"`  // places in the graph
+	Shapes       int     `json:"shapes"` // different ones
+	Values       int     `json:"values"` // elements compared
+	Differ       int     `json:"differ"` // of them not equal, as the limit counts
+	MaxAbs       float64 `json:"max_abs"`
+	Cos          float64 `json:"one_minus_cos"`
+	Refused      int     `json:"refused"` // made-up operands that are an error to the evaluator
+	Flips        int     `json:"flips"`   // elements that a rounding inside of the op explains
+	Worst        string  `json:"worst"`   // loc of the largest 1-cos or, without one, of the largest error
+	Limit        string  `json:"limit"`
+	More         string  `json:"limit_of_more_results,omitempty"`
+	OK           bool    `json:"ok"`
+	def          *ir.OpDef
+	counts       []tally // of each result
+	roundsInside bool
 }
 
 // Layer is the worst op of one layer on the values that the evaluator has
@@ -146,7 +145,9 @@ func (k *opsCheck) run(ctx context.Context, g *ir.Graph) error {
 		return &UnknownOp{k.cfg.Only, namesOf(g)}
 	}
 	for _, o := range chosen.list {
-		k.kind(o.def).Shapes++
+		r := k.kind(o.def)
+		r.Shapes++
+		r.roundsInside = r.roundsInside || o.roundsInside
 	}
 	k.say("compiling %d ops", len(chosen.list))
 	var err error
@@ -199,7 +200,7 @@ func (k *opsCheck) kind(d *ir.OpDef) *OpResult {
 	r, ok := k.kinds[d.Name]
 	if !ok {
 		limit := k.cfg.LimitOf(d, 0)
-		r = &OpResult{Op: d.Name, OK: true, Limit: limit.String(), def: d, counts: make([][2]int, len(d.Results)), flips: make([]int, len(d.Results))}
+		r = &OpResult{Op: d.Name, OK: true, Limit: limit.String(), def: d, counts: make([]tally, len(d.Results))}
 		if len(d.Results) > 1 {
 			if more := k.cfg.LimitOf(d, 1); more != limit {
 				r.More = more.String()
@@ -394,9 +395,7 @@ func (r *OpResult) add(d difference, result int, loc string) {
 	r.Values += d.Count
 	r.Differ += d.different
 	r.Flips += d.flips
-	r.flips[result] += d.flips
-	r.counts[result][0] += d.different
-	r.counts[result][1] += d.Count
+	r.counts[result].add(d)
 	cos, abs := finite(d.OneMinusCos), finite(d.MaxAbs)
 	if r.Worst == "" || cos > r.Cos || r.Cos == 0 && abs > r.MaxAbs {
 		r.Worst = loc
@@ -435,8 +434,7 @@ func (k *opsCheck) finish() {
 	slices.SortFunc(k.report.Ops, func(a, b *OpResult) int { return strings.Compare(a.Op, b.Op) })
 	for _, r := range k.report.Ops {
 		for i, of := range r.def.Results {
-			n := r.counts[i]
-			text := cmp.Or(shareBreach(k.cfg.LimitOf(r.def, i), n[0], n[1]), flipBreach(r.flips[i], n[1]))
+			text := r.counts[i].breach(k.cfg.LimitOf(r.def, i), r.roundsInside)
 			if text != "" && r.OK {
 				r.OK = false
 				k.report.Breaches = append(k.report.Breaches, Breach{r.Op, r.Worst, of, k.Seeds - 1, "all", text})

@@ -24,17 +24,31 @@ func shareBreach(l ir.Limit, different, count int) string {
 	return fmt.Sprintf("%d of %d elements differ, at least %g%% must be identical", different, count, 100*l.Bound)
 }
 
-// flipShare is how many elements may be what a rounding inside of the op that went
-// the other way makes of them: an f32 sum lies that near to the border of two bf16
-// numbers about once in 10^5.
-const flipShare = 1e-4
+// A rounding inside of an op goes the other way where an f32 sum lies next to the
+// border of two numbers, about once in 10^5 sums. It shows in one element where the
+// rounded value goes into one sum, in a row where it goes into all of the row's.
+const (
+	flipShare    = 1e-4 // of elements
+	flipRowShare = 1e-2 // of rows
+)
 
-// flipBreach says how many elements are too many for that, or "".
-func flipBreach(flips, count int) string {
-	if float64(flips) <= max(1, flipShare*float64(count)) {
+// tally counts the comparisons of one result of one kind of op.
+type tally struct{ different, count, flips, differentRows, rows int }
+
+func (t *tally) add(d difference) {
+	t.different, t.count, t.flips = t.different+d.different, t.count+d.Count, t.flips+d.flips
+	t.differentRows, t.rows = t.differentRows+d.differentRows, t.rows+d.rows
+}
+
+// breach says which share of a limit is missed, or "".
+func (t *tally) breach(l ir.Limit, roundsInside bool) string {
+	if roundsInside && float64(t.differentRows) <= max(1, flipRowShare*float64(t.rows)) {
 		return ""
 	}
-	return fmt.Sprintf("%d of %d elements are more than one bf16 step off, more than roundings inside of the op explain", flips, count)
+	if float64(t.flips) > max(1, flipShare*float64(t.count)) {
+		return fmt.Sprintf("%d of %d elements, in some of %d rows, are more than one bf16 step off, more than roundings inside of the op explain", t.flips, t.count, t.differentRows)
+	}
+	return shareBreach(l, t.different, t.count)
 }
 
 // finite is x, or 0 where there is no number: NaN and infinite errors are beyond
