@@ -80,3 +80,17 @@ func TestChoiceOfTheGate(t *testing.T) {
 		}
 	}
 }
+
+// What is left out names ops and cases that there are.
+func TestUnfair(t *testing.T) {
+	for op, cases := range unfair {
+		if _, err := ir.Lookup(op); err != nil {
+			t.Error(err)
+		}
+		for name, why := range cases {
+			if why == "" || !slices.ContainsFunc(Cases, func(c Case) bool { return c.Name == name }) {
+				t.Errorf("%s: case %q, reason %q", op, name, why)
+			}
+		}
+	}
+}

@@ -301,7 +301,7 @@ func (k *opsCheck) generated(ctx context.Context, list []*oneOp, sites []*site) 
 		k.say("op %d of %d (%s) on made-up operands", i+1, len(list), o.def.Name)
 		for c := range Cases {
 			for seed := range k.Seeds {
-				if c > 0 && seed > 0 {
+				if c > 0 && seed > 0 || !fair(o.def, &Cases[c]) {
 					break
 				}
 				if err := ctx.Err(); err != nil {
