@@ -17,6 +17,13 @@ func unary(name, doc string, dts []DType) *OpDef {
 	}
 }
 
+// inexact marks a primitive whose value is rounded twice, or summed in another
+// order, by anything that is not the evaluator.
+func inexact(d *OpDef) *OpDef {
+	d.Limit = Limit{Kind: LastPlace, Bound: 0.999, Why: "computed in f64 and rounded once, but f64 itself rounds"}
+	return d
+}
+
 func binary(name, doc string, dts []DType, result func(DType) DType) *OpDef {
 	return &OpDef{
 		Name: name, Group: "elementwise", Doc: doc,
@@ -48,13 +55,13 @@ func init() {
 	mustRegister(
 		unary("neg", "-x.", numbers),
 		unary("abs", "|x|.", numbers),
-		unary("exp", "e^x.", floats),
-		unary("log1p", "ln(1+x).", floats),
+		inexact(unary("exp", "e^x.", floats)),
+		inexact(unary("log1p", "ln(1+x).", floats)),
 		unary("sqrt", "Square root.", floats),
-		unary("rsqrt", "1/sqrt(x).", floats),
-		unary("sigmoid", "1/(1+e^-x).", floats),
-		unary("cos", "Cosine of x radians.", floats),
-		unary("sin", "Sine of x radians.", floats),
+		inexact(unary("rsqrt", "1/sqrt(x).", floats)),
+		inexact(unary("sigmoid", "1/(1+e^-x).", floats)),
+		inexact(unary("cos", "Cosine of x radians.", floats)),
+		inexact(unary("sin", "Sine of x radians.", floats)),
 		unary("not", "Logical negation.", []DType{Bool}),
 		binary("add", "x + y.", numbers, same),
 		binary("sub", "x - y.", numbers, same),

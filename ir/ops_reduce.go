@@ -37,9 +37,9 @@ func reduction(name, doc string, to bool) *OpDef {
 
 func init() {
 	mustRegister(
-		reduction("reduce_sum", "Sum along axis.", true),
+		inexact(reduction("reduce_sum", "Sum along axis.", true)),
 		reduction("reduce_max", "Largest along axis; NaN if any is NaN.", false),
-		&OpDef{
+		inexact(&OpDef{
 			Name: "dot", Group: "reduce",
 			Doc:      "y[..,m,n] = sum_k x[..,m,k] * w[..,n,k]. Leading axes are batch axes: equal, or 1 on one side.",
 			Operands: []OperandDef{{Name: "x", Doc: "[..,M,K]"}, {Name: "w", Doc: "[..,N,K]"}}, Results: []string{"y"},
@@ -71,7 +71,7 @@ func init() {
 				k, _ := o.Args[0].Type.Dims[o.Args[0].Type.Rank()-1].Const()
 				return 2 * int64(n) * int64(k)
 			},
-		},
+		}),
 		&OpDef{
 			Name: "topk", Group: "reduce",
 			Doc:      "Indices of the k largest along the last axis, largest first; equal scores: the lower index first. -inf and NaN are never chosen; missing places hold -1.",

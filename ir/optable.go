@@ -67,6 +67,7 @@ const (
 	BF16ULP                    // at least Bound of the values identical, the rest within one bf16 ulp; f32 results after rounding to bf16
 	ByChoice                   // discrete: every chosen score >= best rejected one, ties to the lower index
 	OneMinCos                  // 1 - cosine at most Bound
+	LastPlace                  // at least Bound of the values identical, the rest within one unit of their dtype's last place
 )
 
 // Limit is an error bound and where it comes from.
@@ -92,6 +93,8 @@ func (l Limit) String() string {
 		return "by validity of the choice"
 	case OneMinCos:
 		return fmt.Sprintf("1-cos <= %g", l.Bound)
+	case LastPlace:
+		return fmt.Sprintf(">= %g%% identical, rest within 1 ulp", 100*l.Bound)
 	}
 	return "bit for bit"
 }

@@ -14,6 +14,9 @@ type Pass struct {
 	Required bool
 	// Off passes run only when they are named.
 	Off bool
+	// Limit is how far the results of a graph may be from those without the pass;
+	// the zero Limit: not at all. kiln check holds every application to it.
+	Limit ir.Limit
 	// On says what the pass works on.
 	On Stage
 	// Graph rewrites one graph: it returns the graph given when there is nothing to

@@ -219,6 +219,7 @@ var commands = []command{
 	{name: "tokenize", short: "turn standard input into token ids", long: tokenizeHelp, run: runTokenize},
 	{name: "compare", args: "A.safetensors B.safetensors", short: "compare tensors of two files", long: compareHelp, nargs: 2, run: runCompare},
 	{name: "dump", short: "print a graph as .kir text", long: dumpHelp, run: runDump},
+	{name: "check", args: "[FILE.kir]", short: "compare passes and kernels with the evaluator", long: checkHelp, nargs: 1, optional: true, run: runCheck},
 	{name: "opt", args: "[FILE.kir|-]", short: "run passes on a .kir text", long: optHelp, nargs: 1, optional: true, run: runOpt},
 	{name: "passes", short: "list passes, thresholds and kernel forms", long: passesHelp, run: runPasses},
 	{name: "explain", short: "say what the passes did to each layer, and what it saved", long: explainHelp, run: runExplain},

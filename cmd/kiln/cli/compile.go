@@ -282,11 +282,7 @@ func applyLimits(c *dsv4.Config, set *bundle.Settings) error {
 	if set.Layers == 0 {
 		set.Layers = c.Layers
 	}
-	if set.Layers < c.Layers { // keep the first layers and the MTP block
-		c.Ratios = append(slices.Clone(c.Ratios[:set.Layers]), c.Ratios[c.Layers:]...)
-		c.Layers = set.Layers
-		c.HashLayers = min(c.HashLayers, c.Layers)
-	}
+	firstLayers(c, set.Layers)
 	if set.Speculate > 0 && c.NextN == 0 {
 		return refuse(errors.New("--speculate: the model has no MTP block"), "--speculate 0")
 	}
@@ -304,6 +300,13 @@ func limitPrefill(f *flags, set *bundle.Settings) error {
 		set.Prefill = []int{set.MaxSeq}
 	}
 	return nil
+}
+
+// firstLayers keeps the first n layers of a config, and the MTP block.
+func firstLayers(c *dsv4.Config, n int) {
+	c.Ratios = append(slices.Clone(c.Ratios[:n]), c.Ratios[c.Layers:]...)
+	c.Layers = n
+	c.HashLayers = min(c.HashLayers, n)
 }
 
 // bundleBuckets lists the plans of a bundle: decode and verify for each batch,

@@ -26,6 +26,7 @@ type flagDef struct {
 // flagTable lists every flag of every command.
 var flagTable = []flagDef{
 	{name: "model", def: "", commands: []string{"run", "logits", "dump", "compile", "explain"}, required: true, arg: "DIR", doc: "model folder as Hugging Face ships it: config.json, *.safetensors, tokenizer.json"},
+	{name: "model", def: "", commands: []string{"check"}, arg: "DIR", doc: "model folder; or give a FILE.kir"},
 	{name: "model", def: "", commands: []string{"tokenize"}, arg: "DIR", doc: "model folder with tokenizer.json"},
 	{name: "model", def: "", commands: []string{"view"}, arg: "DIR", doc: "model folder; config.json is enough"},
 	{name: "tokenizer", def: "", commands: []string{"tokenize"}, arg: "FILE", doc: "tokenizer.json, instead of --model"},
@@ -47,10 +48,11 @@ var flagTable = []flagDef{
 	{name: "out", def: "", commands: []string{"logits"}, required: true, arg: "F.safetensors", doc: "file to write"},
 
 	{name: "device", def: "", commands: []string{"run", "logits"}, arg: "D", doc: "what computes: host, native code for this CPU, or ref, the IR's own evaluator; if empty: host"},
-	{name: "numerics", def: "production", commands: []string{"run", "logits", "dump", "compile", "explain", "view"}, arg: "N", doc: "production rounds caches to fp8 and fp4 as the model was trained; unrounded keeps bf16"},
+	{name: "device", def: "ref", commands: []string{"check"}, arg: "D", doc: "ref: what passes do; host: what native code for this CPU does"},
+	{name: "numerics", def: "production", commands: []string{"run", "logits", "dump", "check", "compile", "explain", "view"}, arg: "N", doc: "production rounds caches to fp8 and fp4 as the model was trained; unrounded keeps bf16"},
 
 	{name: "decode", def: "", commands: []string{"tokenize"}, arg: "IDS", doc: "decode these ids instead of reading text; also @FILE, or F.safetensors:NAME"},
-	{name: "json", def: false, commands: []string{"run", "tokenize", "compile", "inspect", "doctor", "passes", "explain", "bisect"}, doc: "print one JSON object on one line and nothing else"},
+	{name: "json", def: false, commands: []string{"run", "tokenize", "check", "compile", "inspect", "doctor", "passes", "explain", "bisect"}, doc: "print one JSON object on one line and nothing else"},
 
 	{name: "prefix", def: "", commands: []string{"compare"}, arg: "P", doc: "names in B are P + the names in A"},
 	{name: "max-rel", def: -1.0, commands: []string{"compare"}, arg: "X", doc: "exit 4 if a relative Frobenius error is above X"},
@@ -58,6 +60,12 @@ var flagTable = []flagDef{
 	{name: "entry", def: "", commands: []string{"dump"}, required: true, arg: "E", doc: "prefill, decode, verify, draft or pack"},
 	{name: "tokens", def: 0, commands: []string{"dump"}, arg: "T", doc: "bind the number of token rows; 0 leaves it symbolic"},
 	{name: "batch", def: 0, commands: []string{"dump"}, arg: "B", doc: "bind the number of requests; 0 leaves it symbolic"},
+
+	{name: "entry", def: "", commands: []string{"check"}, arg: "E", doc: "prefill, decode, verify or draft; of a FILE.kir with one graph, that one"},
+	{name: "op", def: "", commands: []string{"check"}, arg: "NAME|LOC", doc: "only ops of this name, or at this loc or below it; also against their decompositions"},
+	{name: "seeds", def: 1, commands: []string{"check"}, arg: "N", doc: "how many times numbers are chosen"},
+	{name: "weights", def: "", commands: []string{"check"}, arg: "W", doc: "checkpoint or random; if empty: checkpoint where there is one"},
+	{name: "layers", def: 0, commands: []string{"check"}, arg: "N", doc: "check the first N layers only; 0: all"},
 
 	{name: "kernel", def: "", commands: []string{"inspect"}, arg: "NAME", doc: "show this kernel only, with its arguments"},
 	{name: "asm", def: false, commands: []string{"inspect"}, doc: "print the instructions of the kernels, by llvm-objdump"},
@@ -95,7 +103,7 @@ var flagTable = []flagDef{
 	{name: "time-passes", def: false, commands: dumpCommands, doc: "a table of times and numbers of ops, to standard error"},
 	{name: "verify-each", def: false, commands: []string{"opt"}, doc: "verify all graphs after each pass, not only what it made, and that it left its input alone"},
 	{name: "split-input", def: false, commands: []string{"opt"}, doc: `take the parts between lines "// -----" as inputs of their own`},
-	{name: "bind", def: []string{}, commands: []string{"opt", "explain", "view"}, arg: "T=8,B=8", doc: "give symbols their integers"},
+	{name: "bind", def: []string{}, commands: []string{"opt", "explain", "view", "check"}, arg: "T=8,B=8", doc: "give symbols their integers"},
 	{name: "entry", def: "decode", commands: []string{"explain"}, arg: "E", doc: "prefill, decode, verify or draft"},
 	{name: "op", def: "", commands: []string{"explain"}, arg: "LOC", doc: "only what is at this place, such as layers.3.attn, with its launches"},
 	{name: "target", def: "", commands: []string{"explain"}, arg: "T", doc: "gfx942, gfx950, x86-64-v3, x86-64-v2; if empty: this CPU"},
@@ -104,8 +112,8 @@ var flagTable = []flagDef{
 	{name: "disable-kernel", def: []string{}, commands: kernelCommands, arg: "F,F2", doc: "kernel forms that must not be chosen, as kiln passes lists them"},
 
 	{name: "bundle", def: "", commands: []string{"run", "logits"}, arg: "F.kiln", doc: "run this bundle, compiled for host; if empty, device host compiles what it needs"},
-	{name: "cache-dir", def: "", commands: []string{"run", "logits", "compile", "view", "cache"}, arg: "DIR", doc: "where compiled kernels are kept; if empty: kiln in the user's cache folder"},
-	{name: "llvm", def: "", commands: []string{"run", "logits", "compile", "view", "inspect", "doctor"}, arg: "DIR", doc: "folder of the LLVM programs; if empty: .toolchain/llvm, PATH, then ROCm"},
+	{name: "cache-dir", def: "", commands: []string{"run", "logits", "check", "compile", "view", "cache"}, arg: "DIR", doc: "where compiled kernels are kept; if empty: kiln in the user's cache folder"},
+	{name: "llvm", def: "", commands: []string{"run", "logits", "check", "compile", "view", "inspect", "doctor"}, arg: "DIR", doc: "folder of the LLVM programs; if empty: .toolchain/llvm, PATH, then ROCm"},
 }
 
 // envPrefix starts every environment variable of kiln.

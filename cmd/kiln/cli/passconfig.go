@@ -16,8 +16,8 @@ import (
 // passCommands run passes; dumpCommands show what the passes do to the graphs.
 // kernelCommands choose kernels beside.
 var (
-	passCommands   = []string{"opt", "compile", "run", "logits", "explain", "dump", "view"}
-	kernelCommands = []string{"compile", "run", "logits", "explain", "view"}
+	passCommands   = []string{"opt", "compile", "run", "logits", "explain", "dump", "view", "check"}
+	kernelCommands = []string{"compile", "run", "logits", "explain", "view", "check"}
 	dumpCommands   = []string{"opt", "compile"}
 )
 

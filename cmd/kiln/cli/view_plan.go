@@ -17,13 +17,13 @@ import (
 	"github.com/kiln-project/kiln/passes"
 )
 
-// bindingText lists a binding by symbol.
+// bindingText is a binding as --bind takes it.
 func bindingText(bind map[string]int) string {
 	var list []string
 	for _, sym := range slices.Sorted(maps.Keys(bind)) {
 		list = append(list, fmt.Sprintf("%s=%d", sym, bind[sym]))
 	}
-	return strings.Join(list, ", ")
+	return strings.Join(list, ",")
 }
 
 // binding reads --bind for a graph, which must have the symbols.

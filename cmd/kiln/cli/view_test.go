@@ -107,7 +107,7 @@ func TestViewPlan(t *testing.T) {
 	if columns != graphColumns+", bind changed, select-kernels unchanged, plan-memory unchanged" || p.Plan == nil {
 		t.Fatalf("columns %s, plan %v", columns, p.Plan)
 	}
-	if !strings.Contains(text, "<dd>B=2, K=3, N=64, P=32, R=2</dd>") {
+	if !strings.Contains(text, "<dd>B=2,K=3,N=64,P=32,R=2</dd>") {
 		t.Error("the page does not say the binding")
 	}
 	if p.Plan.Card != "MI355X" || len(p.Plan.Launches) < 100 || !strings.Contains(p.Plan.Kernels[0].IR, "define amdgpu_kernel") {

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/kiln-project/kiln/ir"
+	"github.com/kiln-project/kiln/ir/metric"
 	"github.com/kiln-project/kiln/models/dsv4"
 	"github.com/kiln-project/kiln/runtime/engine"
 )
@@ -139,13 +140,13 @@ func (s *Suite) logits(v *verdict, what string, got [][]float32, goldenName stri
 	if len(want) != len(got)*n {
 		return fmt.Errorf("tensor %s has %d values, the run gave %d rows of %d", goldenName, len(want), len(got), n)
 	}
-	var worst Metrics
+	var worst metric.Metrics
 	worstRow := 0
 	var rows [][]float32
 	for i, row := range got {
 		w := want[i*n : (i+1)*n]
 		rows = append(rows, w)
-		if m := Measure(row, w); i == 0 || m.OneMinusCos > worst.OneMinusCos || math.IsNaN(m.OneMinusCos) {
+		if m := metric.Measure(row, w); i == 0 || m.OneMinusCos > worst.OneMinusCos || math.IsNaN(m.OneMinusCos) {
 			worst, worstRow = m, i
 		}
 	}

@@ -3,12 +3,14 @@ package golden
 import (
 	"fmt"
 	"math"
+
+	"github.com/kiln-project/kiln/ir/metric"
 )
 
 // Metric is one number by which a comparison is judged.
 type Metric uint8
 
-// The metrics. The first six are fields of Metrics.
+// The metrics. The first six are fields of metric.Metrics.
 const (
 	MaxAbs Metric = iota
 	Rel
@@ -41,7 +43,7 @@ func (m Metric) String() string { return metrics[m].name }
 
 // of returns the metric's value; FlipMargin and GreedyMargin come from logits
 // and are not among the fields.
-func (m Metric) of(x Metrics) float64 {
+func (m Metric) of(x metric.Metrics) float64 {
 	switch m {
 	case MaxAbs:
 		return x.MaxAbs
@@ -109,7 +111,7 @@ const (
 var Limits = [...]Limit{
 	exactLimit: {"exact", []Bound{{Identical, 1}},
 		section9 + "integer and format tests: exact; and what section 8 asks to be compared bit for bit"},
-	f32Limit: {"f32", []Bound{{MaxAbs, F32Noise}},
+	f32Limit: {"f32", []Bound{{MaxAbs, metric.F32Noise}},
 		section9 + "hc, sinkhorn, gate weights in f32: abs 2e-6"},
 	hcLimit: {"hc", []Bound{{Identical, 0.995}, {WithinF32, 1}},
 		section9 + "hc in f32: abs 2e-6; single bf16 operators: at least 99.5% identical, the rest within one bf16 ulp; both, since hc sums cancel"},

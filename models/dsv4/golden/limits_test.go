@@ -8,7 +8,24 @@ import (
 	"testing"
 
 	"github.com/kiln-project/kiln/ir"
+	"github.com/kiln-project/kiln/ir/metric"
 )
+
+// Whatever else a tensor holds, a NaN in it is beyond every limit.
+func TestNoNaNPasses(t *testing.T) {
+	m := metric.Measure([]float32{1, float32(math.NaN())}, []float32{1, 2})
+	for _, l := range Limits {
+		held := 0
+		for _, b := range l.Bounds {
+			if b.holds(b.Metric.of(m)) {
+				held++
+			}
+		}
+		if held == len(l.Bounds) {
+			t.Errorf("a NaN passes limit %s", l.Name)
+		}
+	}
+}
 
 // The limit of rope tables is the op table's.
 func TestRopeTableLimit(t *testing.T) {

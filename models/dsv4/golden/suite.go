@@ -11,6 +11,7 @@ import (
 
 	"github.com/kiln-project/kiln/ir"
 	"github.com/kiln-project/kiln/ir/eval"
+	"github.com/kiln-project/kiln/ir/metric"
 	"github.com/kiln-project/kiln/models/dsv4"
 	"github.com/kiln-project/kiln/passes"
 	"github.com/kiln-project/kiln/runtime/engine"
@@ -239,10 +240,10 @@ func (v *verdict) err() error { return errors.Join(v.errs...) }
 
 // compare holds got to a row of Limits.
 func (v *verdict) compare(what string, got, want []float32, limit int) {
-	v.judge(what, Measure(got, want), limit, "")
+	v.judge(what, metric.Measure(got, want), limit, "")
 }
 
-func (v *verdict) judge(what string, m Metrics, limit int, note string) {
+func (v *verdict) judge(what string, m metric.Metrics, limit int, note string) {
 	if note == "" && m.MaxAbs != 0 {
 		note = fmt.Sprintf("largest difference at element %d of %d", m.At, m.Count)
 	}

@@ -1,4 +1,6 @@
-package golden
+// Package metric measures how far a tensor is from its reference. It is below
+// all that compares: the golden checks of a model and kiln check.
+package metric
 
 import "math"
 

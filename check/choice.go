@@ -1,0 +1,128 @@
+package check
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/kiln-project/kiln/ir"
+	"github.com/kiln-project/kiln/ir/eval"
+	"github.com/kiln-project/kiln/ir/metric"
+)
+
+// choice judges the ids that a device chose where they are not the evaluator's,
+// and evaluates the op's other results for the device's choice. It returns why the
+// choice is not valid, or "".
+func (o *oneOp) choice(args []*eval.Tensor, got *eval.Tensor) (forced []*eval.Tensor, why string, err error) {
+	e, err := ir.Expand(o.graph)
+	if err != nil {
+		return nil, "", err
+	}
+	var top *ir.Op
+	for _, op := range e.Ops {
+		if op.Def.Name == "topk" {
+			if top != nil {
+				return nil, "", fmt.Errorf("%s chooses twice: its choice cannot be judged", o.def.Name)
+			}
+			top = op
+		}
+	}
+	if top == nil {
+		return nil, "", fmt.Errorf("%s has the limit %q and no topk in its decomposition", o.def.Name, ir.Limit{Kind: ir.ByChoice})
+	}
+	tolerance := metric.F32Noise
+	if o.def.Name == "topk" { // the scores are operands, not computed
+		tolerance = 0
+	}
+	e.Outputs = append(e.Outputs, ir.Output{Name: "scores", Value: top.Args[0]})
+	in := o.values(args)
+	scores, err := runGraph(e, in)
+	if err != nil {
+		return nil, "", err
+	}
+	if why = valid(scores["scores"], got, tolerance); why != "" {
+		return nil, why, nil
+	}
+	// The rest of the decomposition, with the choice as an input.
+	ops := e.Ops[:0:0]
+	for _, op := range e.Ops {
+		if op != top {
+			ops = append(ops, op)
+		}
+	}
+	chosen := top.Results[0]
+	chosen.Kind, chosen.Name, chosen.Op, chosen.Index = ir.InputValue, "chosen", nil, 0
+	e.Ops, e.Inputs = ops, append(e.Inputs, chosen)
+	in.Inputs["chosen"] = got
+	out, err := runGraph(e, in)
+	if err != nil {
+		return nil, "", err
+	}
+	return o.results(out, nil), "", nil
+}
+
+func runGraph(g *ir.Graph, in Values) (map[string]*eval.Tensor, error) {
+	p, err := eval.Compile(g, eval.NewConsts(nil))
+	if err != nil {
+		return nil, err
+	}
+	return p.Run(in.Inputs, in.States)
+}
+
+// valid says what is wrong with a choice of the largest scores along the last
+// axis, or "": every chosen score is at least the best rejected one, and one chosen
+// before another at least that one, both less the tolerance; equal scores go to the
+// lower id; -inf and NaN are never chosen.
+func valid(scores, ids *eval.Tensor, tolerance float64) string {
+	n, k := scores.Shape[len(scores.Shape)-1], ids.Shape[len(ids.Shape)-1]
+	for row := range len(ids.I) / k {
+		s, chosen := scores.F[row*n:(row+1)*n], ids.I[row*k:(row+1)*k]
+		if why := validRow(s, chosen, tolerance); why != "" {
+			return fmt.Sprintf("row %d chooses %v: %s", row, chosen, why)
+		}
+	}
+	return ""
+}
+
+func validRow(s []float32, chosen []int64, tolerance float64) string {
+	can := func(x float32) bool { return x == x && !math.IsInf(float64(x), -1) }
+	// after reports whether id b may come after id a.
+	after := func(a, b int) bool {
+		if s[a] == s[b] {
+			return a < b
+		}
+		return float64(s[a]) >= float64(s[b])-tolerance*max(1, math.Abs(float64(s[b])))
+	}
+	free := 0
+	for _, x := range s {
+		if can(x) {
+			free++
+		}
+	}
+	taken := map[int]bool{}
+	for i, id := range chosen {
+		switch {
+		case id == -1 && i < min(free, len(chosen)):
+			return fmt.Sprintf("place %d is empty, %d scores can be chosen", i, free)
+		case id == -1:
+			continue
+		case id < 0 || int(id) >= len(s) || taken[int(id)]:
+			return fmt.Sprintf("id %d is outside of the %d scores, or there twice", id, len(s))
+		case !can(s[id]):
+			return fmt.Sprintf("the score of id %d is %v", id, s[id])
+		case i > 0 && !after(int(chosen[i-1]), int(id)):
+			return fmt.Sprintf("id %d (score %v) comes before id %d (score %v)", chosen[i-1], s[chosen[i-1]], id, s[id])
+		}
+		taken[int(id)] = true
+	}
+	for id, x := range s {
+		if taken[id] || !can(x) {
+			continue
+		}
+		for _, c := range chosen {
+			if c >= 0 && !after(int(c), id) {
+				return fmt.Sprintf("id %d (score %v) is chosen before id %d (score %v)", c, s[c], id, x)
+			}
+		}
+	}
+	return ""
+}
