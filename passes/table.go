@@ -15,6 +15,7 @@ var Table = []Pass{
 
 	{Name: "bind", Doc: "Gives the symbols of an entry the integers of every bucket.", Required: true, On: Steps, Module: bind},
 	{Name: "fuse-hc", Doc: "Makes one op of hc_post of a sublayer, and hc_pre and the norm of the next.", On: Steps, Graph: fuseHC},
+	{Name: "fuse-moe-add", Doc: "Has moe_experts add the shared expert's output.", On: Steps, Graph: fuseMoEAdd},
 	{Name: "fuse-norm-quant", Doc: "Makes one op of rms_norm and the quantisation of its result.", On: Steps, Graph: fuseNormQuant},
 	{Name: "select-kernels", Doc: "Chooses a kernel form for every op; a composite that no form takes is decomposed.", Required: true, On: Steps, Module: selectKernels},
 	{Name: "plan-memory", Doc: "Places every buffer: pools and weights once per bundle, the rest in an arena, by liveness.", Required: true, On: Steps, Module: planMemory},
@@ -38,6 +39,8 @@ var Orders = []Order{
 	{"fuse-hc", "select-kernels", "a fused op needs a kernel, and launches are not fused"},
 	{"fuse-hc", "fuse-norm-quant", "a norm behind a border belongs to hc_fused"},
 	{"share-quant", "fuse-norm-quant", "products quantise their operands themselves until share-quant has made that an op"},
+	{"share-quant", "fuse-moe-add", "share-quant knows moe_experts"},
+	{"fuse-moe-add", "select-kernels", "a fused op needs a kernel, and launches are not fused"},
 	{"bind", "select-kernels", "kernels are chosen for integer shapes"},
 	{"select-kernels", "plan-memory", "launches say what memory lives when"},
 }
