@@ -146,13 +146,14 @@ func (l *lowerer) op(op *ir.Op) error {
 	case op.Def.Name == "reshape" && !l.written[poolOf(op.Args[0])]:
 		l.values[op.Results[0]] = l.operand(op.Args[0])
 		return nil // of a pool that is written, it is a copy: it may be read after the write
-	case op.Def.Table:
-		return fmt.Errorf("makes a table from attributes alone: passes move it into the pack graph, which the evaluator runs; lower the graph that they leave")
 	case op.Def.Name == "scatter_rows" && isPool(op.Args[0]):
 		l.values[op.Results[0]] = l.operand(op.Args[0]) // in place
 	}
 	form, rejected := l.choose(op)
 	if form == nil {
+		if op.Def.Table && len(rejected) == 0 {
+			return fmt.Errorf("makes a table from attributes alone: passes move it into the pack graph, which the evaluator runs; lower the graph that they leave")
+		}
 		if op.Def.Primitive() {
 			return fmt.Errorf("no kernel form: %s", whyNot(rejected))
 		}

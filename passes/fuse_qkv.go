@@ -27,7 +27,7 @@ func twoProducts(readers []weightReaders) Rule {
 	return Rule{
 		Pattern: Pattern{Op: "block_linear", As: "a", Sibling: map[int]Pattern{0: {Op: "block_linear", As: "b"}}},
 		Anchor:  true,
-		Gate: func(_ *Context, m *Match) string {
+		Gate: func(c *Context, m *Match) string {
 			a, b := byWeight(m)
 			for _, op := range []*ir.Op{a, b} {
 				if why := wholeFP8(op); why != "" {
@@ -41,7 +41,7 @@ func twoProducts(readers []weightReaders) Rule {
 				return fmt.Sprintf("products with %s and %s quantise their operand in other blocks", a.Args[1], b.Args[1])
 			}
 			for _, r := range readers {
-				if why := r.disagree(a.Args[1].Name, b.Args[1].Name, a.Int("act_block")); why != "" {
+				if why := r.disagree(c, a.Args[1].Name, b.Args[1].Name, a.Int("act_block")); why != "" {
 					return why
 				}
 			}
@@ -110,7 +110,7 @@ func readersOf(entries []*ir.Graph) []weightReaders {
 
 // disagree says why an entry would go on to read one of two weights by itself,
 // or "". An entry that reads neither has no say.
-func (r weightReaders) disagree(a, b string, actBlock int) string {
+func (r weightReaders) disagree(c *Context, a, b string, actBlock int) string {
 	of := [2][]use{r.uses.of[r.named[a]], r.uses.of[r.named[b]]}
 	if len(of[0])+len(of[1]) == 0 {
 		return ""
@@ -131,6 +131,7 @@ func (r weightReaders) disagree(a, b string, actBlock int) string {
 	}
 	n := 0
 	for _, us := range r.uses.of[x] {
+		c.visit()
 		if us.op != nil && us.op.Def.Name == "block_linear" && us.arg == 0 {
 			n++
 		}

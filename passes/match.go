@@ -3,6 +3,7 @@ package passes
 import (
 	"fmt"
 	"reflect"
+	"sort"
 
 	"github.com/kiln-project/kiln/ir"
 )
@@ -37,6 +38,7 @@ type Match struct {
 	ops  map[string]*ir.Op
 	list []*ir.Op // in order of matching
 	u    *uses
+	c    *Context
 }
 
 // Op is a matched op by its name in the pattern.
@@ -53,7 +55,7 @@ type use struct {
 
 // uses knows who reads each value of a graph, and the order of its ops.
 type uses struct {
-	of    map[*ir.Value][]use
+	of    map[*ir.Value][]use // in the order of the ops, outputs and updates last
 	index map[*ir.Op]int
 }
 
@@ -74,8 +76,16 @@ func usesOf(g *ir.Graph) *uses {
 	return u
 }
 
+// after are the uses of a value by ops that come after op, outputs and updates
+// included.
+func (u *uses) after(v *ir.Value, op *ir.Op) []use {
+	list := u.of[v]
+	return list[sort.Search(len(list), func(i int) bool { return list[i].op == nil || u.index[list[i].op] > u.index[op] }):]
+}
+
 // match tries a pattern at an op. It returns what does not hold, or "".
 func (m *Match) match(p *Pattern, op *ir.Op) string {
+	m.c.visit()
 	if op.Def.Name != p.Op {
 		return fmt.Sprintf("%s is no %s", op.Def.Name, p.Op)
 	}
@@ -164,6 +174,7 @@ func (m *Match) matchUser(p *Pattern, op *ir.Op, i int) string {
 func (m *Match) matchReader(p *Pattern, op *ir.Op, i int) string {
 	var found *ir.Op
 	for _, by := range m.u.of[op.Results[i]] {
+		m.c.visit()
 		if by.op == nil || by.op.Def.Name != p.Op || by.arg != p.Arg {
 			continue
 		}
@@ -178,10 +189,13 @@ func (m *Match) matchReader(p *Pattern, op *ir.Op, i int) string {
 	return m.match(p, found)
 }
 
+// matchSibling looks from op on, up to the second op that fits: of a value that
+// every layer reads, each reader looks at its neighbours only.
 func (m *Match) matchSibling(p *Pattern, op *ir.Op, i int) string {
 	var found *ir.Op
-	for _, by := range m.u.of[op.Args[i]] {
-		if by.op == nil || by.op == op || by.op.Def.Name != p.Op || by.arg != p.Arg || m.u.index[by.op] < m.u.index[op] {
+	for _, by := range m.u.after(op.Args[i], op) {
+		m.c.visit()
+		if by.op == nil || by.op.Def.Name != p.Op || by.arg != p.Arg {
 			continue
 		}
 		if found != nil {

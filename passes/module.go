@@ -19,6 +19,7 @@ type Module struct {
 
 	Remarks []Remark // of all passes that ran, in order
 	applied int      // applications of optional passes so far
+	visits  int      // of ops and uses, by rules so far
 }
 
 // Target is what passes may know of a target.
@@ -57,6 +58,10 @@ type Context struct {
 	pass   string
 	graph  string
 }
+
+// visit counts that a rule looks at an op, or at a use of a value: a test holds the
+// count to the number of ops.
+func (c *Context) visit() { c.Module.visits++ }
 
 // Target is the target compiled for.
 func (c *Context) Target() Target { return c.Module.Target }

@@ -47,12 +47,13 @@ func rewrite(c *Context, g *ir.Graph, rules ...Rule) (*ir.Graph, error) {
 	taken := map[*ir.Op]bool{}
 	at := map[int][]place{}
 	for _, op := range g.Ops {
+		c.visit()
 		for i := range rules {
 			r := &rules[i]
 			if op.Def.Name != r.Pattern.Op || taken[op] {
 				continue
 			}
-			m := &Match{ops: map[string]*ir.Op{}, u: u}
+			m := &Match{ops: map[string]*ir.Op{}, u: u, c: c}
 			why, anchored := m.match(&r.Pattern, op), r.Anchor
 			if why == "" {
 				anchored = true
@@ -63,7 +64,7 @@ func rewrite(c *Context, g *ir.Graph, rules ...Rule) (*ir.Graph, error) {
 			}
 			where := 0
 			if why == "" {
-				where, why = r.fits(m, u)
+				where, why = r.fits(m)
 			}
 			if why != "" {
 				if anchored {
@@ -87,6 +88,7 @@ func rewrite(c *Context, g *ir.Graph, rules ...Rule) (*ir.Graph, error) {
 	}
 	e := ir.NewEdit(g)
 	for i, op := range g.Ops {
+		c.visit()
 		for _, p := range at[i] {
 			if err := p.build(e); err != nil {
 				return nil, err
@@ -111,7 +113,8 @@ func overlaps(m *Match, taken map[*ir.Op]bool) string {
 // fits finds where the replacement can stand: after all operands from outside of
 // the match, before all uses outside, and as late as that allows. The second
 // result is what is in the way.
-func (r *Rule) fits(m *Match, u *uses) (at int, why string) {
+func (r *Rule) fits(m *Match) (at int, why string) {
+	u := m.u
 	inside := map[*ir.Op]bool{}
 	for _, o := range m.list {
 		inside[o] = true
@@ -133,6 +136,7 @@ func (r *Rule) fits(m *Match, u *uses) (at int, why string) {
 		}
 		for i, v := range o.Results {
 			for _, by := range u.of[v] {
+				m.c.visit()
 				switch {
 				case inside[by.op] && by.op != nil:
 				case !replaced[v]:

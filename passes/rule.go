@@ -74,7 +74,7 @@ func (p *Pattern) check(named map[string]*ir.OpDef) error {
 	if err := p.checkOperands(d); err != nil {
 		return err
 	}
-	for _, list := range []map[int]Pattern{p.Args, p.User, p.Sibling} {
+	for _, list := range []map[int]Pattern{p.Args, p.User, p.Reader, p.Sibling} {
 		for _, i := range slices.Sorted(maps.Keys(list)) {
 			q := list[i]
 			if err := q.check(named); err != nil {
@@ -94,7 +94,7 @@ func (p *Pattern) checkOperands(d *ir.OpDef) error {
 			return fmt.Errorf("%s has no operand %d", d.Name, i)
 		}
 	}
-	for _, i := range slices.Sorted(maps.Keys(p.User)) {
+	for _, i := range slices.Concat(slices.Sorted(maps.Keys(p.User)), slices.Sorted(maps.Keys(p.Reader))) {
 		if i < 0 || i >= len(d.Results) {
 			return fmt.Errorf("%s has no result %d", d.Name, i)
 		}

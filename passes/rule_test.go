@@ -59,6 +59,8 @@ func TestRewriteChecksRules(t *testing.T) {
 	for want, change := range map[string]func(*Rule){
 		`rule 1: unknown op "nag"`:             func(r *Rule) { r.Pattern.Op = "nag" },
 		`unknown op "nug"`:                     func(r *Rule) { r.Pattern.Args[0] = Pattern{Op: "nug"} },
+		`unknown op "reader"`:                  func(r *Rule) { r.Pattern.Reader = map[int]Pattern{0: {Op: "reader"}} },
+		"neg has no result 2":                  func(r *Rule) { r.Pattern.Reader = map[int]Pattern{2: {Op: "neg"}} },
 		`unknown op "user"`:                    func(r *Rule) { r.Pattern.User = map[int]Pattern{0: {Op: "user"}} },
 		`"outer" names two ops of the pattern`: func(r *Rule) { r.Pattern.Args[0] = Pattern{Op: "neg", As: "outer"} },
 		`neg has no attribute "to"`:            func(r *Rule) { r.Pattern.Attrs = ir.A("to", ir.BF16) },

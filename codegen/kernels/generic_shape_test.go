@@ -103,7 +103,7 @@ func TestSliceAndConcat(t *testing.T) {
 	c.run()
 }
 
-func TestConstAndIota(t *testing.T) {
+func TestMadeOfAttributes(t *testing.T) {
 	c := newBatch(t)
 	for _, dt := range floatTypes {
 		for _, v := range []float64{0, math.Copysign(0, -1), 0.1, -1e-40, 1e-7, 65519.9999, 1 + 0x1p-9 + 0x1p-40, 3e38, math.Inf(1), math.Inf(-1), math.NaN()} {
@@ -126,6 +126,9 @@ func TestConstAndIota(t *testing.T) {
 		shape []int
 	}{{0, []int{1}}, {0, []int{5000}}, {0, []int{5, 3}}, {1, []int{5, 3}}, {1, []int{2, 7, 9}}, {2, []int{2, 7, 9}}} {
 		c.output(fmt.Sprintf("iota %v", s), exact, c.b.Iota(s.axis, intDims(s.shape)...))
+	}
+	for _, n := range []int{1, 2, 8, 128} {
+		c.output(fmt.Sprintf("hadamard_matrix %d", n), exact, c.b.Op1("hadamard_matrix", ir.A("n", n)))
 	}
 	c.run()
 }

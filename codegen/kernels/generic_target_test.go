@@ -148,17 +148,14 @@ func gpuProblems(asm string, ks []*codegen.Kernel) []string {
 	return out
 }
 
-// Tables have no form: they are packed. What the evaluator refuses has none
-// either.
+// Tables of the model have no form: they are packed. What the evaluator refuses
+// has none either.
 func TestRefused(t *testing.T) {
 	for _, c := range []struct {
 		want  string
 		build func(b *ir.Builder) *ir.Value
 	}{
-		{"hadamard_matrix: makes a table from attributes alone: passes move it into the pack graph", func(b *ir.Builder) *ir.Value {
-			return b.Op1("hadamard_matrix", ir.A("n", 8))
-		}},
-		{"rope_freqs: makes a table from attributes alone", func(b *ir.Builder) *ir.Value {
+		{"rope_freqs: makes a table from attributes alone: passes move it into the pack graph", func(b *ir.Builder) *ir.Value {
 			return b.Op1("rope_freqs", ir.A("dim", 8, "base", 10000.0))
 		}},
 		{"cast: no kernel form: generic_cast: cast from f8e4m3 to i32: go through f32", func(b *ir.Builder) *ir.Value {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/kiln-project/kiln/codegen"
 	"github.com/kiln-project/kiln/codegen/llvm"
+	"github.com/kiln-project/kiln/codegen/plan"
 	"github.com/kiln-project/kiln/codegen/target"
 	"github.com/kiln-project/kiln/ir"
 	"github.com/kiln-project/kiln/ir/eval"
@@ -20,9 +21,20 @@ import (
 	"github.com/kiln-project/kiln/runtime/host"
 )
 
+// cacheDir is the cache of all tests: what several of them compile is compiled
+// once.
+var cacheDir string
+
 func TestMain(m *testing.M) {
 	llvm.MaybeServeWorker(os.Args)
-	os.Exit(m.Run())
+	var err error
+	if cacheDir, err = os.MkdirTemp("", "kiln-host-test-"); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	code := m.Run()
+	os.RemoveAll(cacheDir)
+	os.Exit(code)
 }
 
 // newCompiler finds an LLVM or skips: the host device cannot be tested without.
@@ -37,20 +49,23 @@ func newCompiler(t testing.TB) *codegen.Compiler {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { lc.Close() })
-	return &codegen.Compiler{Tools: tools, LLVM: lc, Cache: codegen.OpenCache(t.TempDir())}
+	return &codegen.Compiler{Tools: tools, LLVM: lc, Cache: codegen.OpenCache(cacheDir)}
 }
 
 // lazy is an executor that compiles an entry for each binding that it meets.
 type lazy struct {
+	t        testing.TB // its end unloads the libraries
 	entries  map[string]*ir.Graph
 	weights  eval.WeightSource
 	compiler *codegen.Compiler
 	target   *target.Target
+	config   passes.Config
 	disable  map[string]bool
+	lowered  func(*plan.Module) // hears of every unit; may be nil
 	programs map[string]*host.Program
 }
 
-func newLazy(c *codegen.Compiler, entries []*ir.Graph, pack *ir.Graph, w eval.WeightSource) (*lazy, error) {
+func newLazy(t testing.TB, c *codegen.Compiler, entries []*ir.Graph, pack *ir.Graph, w eval.WeightSource) (*lazy, error) {
 	name, err := host.Target()
 	if err != nil {
 		return nil, err
@@ -63,7 +78,7 @@ func newLazy(c *codegen.Compiler, entries []*ir.Graph, pack *ir.Graph, w eval.We
 	if err != nil {
 		return nil, err
 	}
-	x := &lazy{entries: map[string]*ir.Graph{}, weights: bound, compiler: c, target: tg, programs: map[string]*host.Program{}}
+	x := &lazy{t: t, entries: map[string]*ir.Graph{}, weights: bound, compiler: c, target: tg, programs: map[string]*host.Program{}}
 	for _, g := range entries {
 		x.entries[g.Name] = g
 	}
@@ -90,9 +105,12 @@ func (x *lazy) program(entry string, bind map[string]int) (*host.Program, error)
 	}
 	u := codegen.NewUnit(x.target)
 	u.Disable = x.disable
-	plans, err := u.LowerAll([]*ir.Graph{g}, []passes.Bucket{{Entry: entry, Bind: bind}})
-	if err != nil {
+	m := &passes.Module{Entries: []*ir.Graph{g}, Target: x.target.ForPasses(), Config: x.config}
+	if err := passes.Lower(m, []passes.Bucket{{Entry: entry, Bind: bind}}, u); err != nil {
 		return nil, err
+	}
+	if x.lowered != nil {
+		x.lowered(u.Module)
 	}
 	out, err := x.compiler.Compile(context.Background(), u)
 	if err != nil {
@@ -102,11 +120,12 @@ func (x *lazy) program(entry string, bind map[string]int) (*host.Program, error)
 	if err != nil {
 		return nil, err
 	}
+	x.t.Cleanup(func() { lib.Close() })
 	d := host.NewDevice(lib, u.Module)
 	if err := d.BindWeights(x.weights); err != nil {
 		return nil, err
 	}
-	p, err := d.Load(plans[0])
+	p, err := d.Load(u.Module.Plans[0])
 	x.programs[key] = p
 	return p, err
 }
@@ -136,32 +155,51 @@ func (x *lazy) NewState(entry string, bind map[string]int) (engine.State, error)
 	return host.NewStateOf(g.States, env)
 }
 
-// TestGolden runs the whole golden suite on the host: the ops, one layer at a
+// variant is one way to compile the graphs of the goldens.
+type variant struct {
+	numerics dsv4.Numerics
+	passes   passes.Config
+	disable  []string           // kernel forms
+	lowered  func(*plan.Module) // hears of every unit; may be nil
+}
+
+// runGolden runs the whole golden suite on the host: the ops, one layer at a
 // time, and end to end, with the limits of docs/dsv4.md.
-func TestGolden(t *testing.T) {
-	for _, v := range []struct {
-		numerics dsv4.Numerics
-		dir      string
-	}{{dsv4.Production, "expected-production"}, {dsv4.Unrounded, "expected"}} {
-		t.Run(string(v.numerics), func(t *testing.T) {
-			c := newCompiler(t)
-			s, err := golden.Open(golden.Config{
-				Model: "../../testdata/tiny-dsv4", Golden: "../../testdata/golden/" + v.dir, Numerics: v.numerics,
-				Executor: func(entries []*ir.Graph, pack *ir.Graph, w eval.WeightSource) (engine.Executor, error) {
-					return newLazy(c, entries, pack, w)
-				},
-			})
+func runGolden(t *testing.T, c *codegen.Compiler, v variant) {
+	t.Helper()
+	dir := map[dsv4.Numerics]string{dsv4.Production: "expected-production", dsv4.Unrounded: "expected"}[v.numerics]
+	disable := map[string]bool{}
+	for _, form := range v.disable {
+		disable[form] = true
+	}
+	s, err := golden.Open(golden.Config{
+		Model: "../../testdata/tiny-dsv4", Golden: "../../testdata/golden/" + dir, Numerics: v.numerics, Passes: v.passes,
+		Executor: func(entries []*ir.Graph, pack *ir.Graph, w eval.WeightSource) (engine.Executor, error) {
+			x, err := newLazy(t, c, entries, pack, w)
 			if err != nil {
-				t.Fatal(err)
+				return nil, err
 			}
-			defer s.Close()
-			for _, check := range s.Checks() {
-				t.Run(check.Name, func(t *testing.T) {
-					if err := check.Run(); err != nil {
-						t.Error(err)
-					}
-				})
+			x.config, x.disable, x.lowered = v.passes, disable, v.lowered
+			return x, nil
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	for _, check := range s.Checks() {
+		t.Run(check.Name, func(t *testing.T) {
+			if err := check.Run(); err != nil {
+				t.Error(err)
 			}
 		})
+	}
+}
+
+// The default passes and kernels.
+func TestGolden(t *testing.T) {
+	c := newCompiler(t)
+	for _, n := range []dsv4.Numerics{dsv4.Production, dsv4.Unrounded} {
+		t.Run(string(n), func(t *testing.T) { runGolden(t, c, variant{numerics: n}) })
 	}
 }

@@ -53,7 +53,7 @@ func openTinyAs(t *testing.T, fnuz, taps bool) *tiny {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { file.Close() })
-	x, err := newLazy(c, m.Entries, m.Pack, engine.CheckpointSource{File: file})
+	x, err := newLazy(t, c, m.Entries, m.Pack, engine.CheckpointSource{File: file})
 	if err != nil {
 		t.Fatal(err)
 	}
