@@ -57,6 +57,7 @@ var properties = map[string]func(t *rapid.T){
 	"rms_norm": rmsNormProp, "head_rms_norm": headNormProp,
 	"rms_norm_quant": normQuantProp("rms_norm_quant"), "rms_norm_and_quant": normQuantProp("rms_norm_and_quant"),
 	"linear": linearProp, "block_linear": blockLinearProp, "split_linear": splitLinearProp, "grouped_linear": groupedLinearProp,
+	"linear2": joinedLinearProp(2), "linear3": joinedLinearProp(3), "linear4": joinedLinearProp(4),
 	"hadamard": hadamardProp, "fake_quant": fakeQuantProp,
 	"freqs_cis": freqsCisProp, "rope": ropeProp,
 	"hc_split": hcSplitProp, "hc_pre": hcPreProp, "hc_post": hcPostProp, "hc_fused": hcFusedProp, "hc_head": hcHeadProp,
