@@ -44,6 +44,7 @@ var composites = map[string]func(c *cases){
 	"sparse_attention":   attentionCases,
 	"split_linear":       splitLinearCases,
 	"swiglu":             swigluCases,
+	"topk_rows":          topkRowsCases,
 	"hc_fused":           hcFusedCases,
 	"rope_row":           ropeRowCases,
 	"rms_norm_rope":      ropeRowCases,

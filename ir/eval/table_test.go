@@ -50,7 +50,7 @@ var properties = map[string]func(t *rapid.T){
 	"transpose": transposeProp, "slice": sliceProp, "concat": concatProp,
 	"hadamard_matrix": hadamardMatrixProp, "rope_freqs": ropeFreqsProp,
 
-	"reduce_sum": reduceSumProp, "reduce_max": reduceMaxProp, "dot": dotProp, "topk": topkProp,
+	"reduce_sum": reduceSumProp, "reduce_max": reduceMaxProp, "dot": dotProp, "topk": topkProp, "topk_rows": topkRowsProp,
 	"gather_rows": gatherProp, "scatter_rows": scatterProp, "take_along": takeProp,
 	"quantize": quantizeProp, "dequantize": dequantizeProp, "recode_fnuz": recodeFNUZProp,
 
