@@ -4,10 +4,12 @@ package passes
 var Table = []Pass{
 	{Name: "fold", Doc: "Drops ops that do nothing and makes one of two that follow each other, where every bit stays.", Graph: fold},
 	{Name: "fuse-qkv", Doc: "Makes one product of two that multiply the same activations; their weights are joined in the pack graph.", Module: fuseQKV},
+	{Name: "fuse-linears", Doc: "Makes one product of up to four that multiply one value with bf16 weights; their weights are joined in the pack graph.", Module: fuseLinears},
 	{Name: "fnuz-weights", Doc: "For a target whose 8-bit floats are e4m3fnuz, recodes f8e4m3 weights that kernels decode in every step.", Required: true, Graph: fnuzWeights},
 	{Name: "hoist-pack", Doc: "Moves weight-only values out of the entries into the pack graph, each once.", Required: true, Module: hoistPack},
 	{Name: "hoist-rope", Doc: "Gathers rows of rope tables once per step and distinct position vector, at the top of the graph.", Graph: hoistRope},
 	{Name: "fuse-rope", Doc: "Makes one op of a row's norm, rope, Hadamard rotation and cache rounding.", Graph: fuseRope},
+	{Name: "fuse-topk", Doc: "Makes one op of topk and the rows that it chooses.", Graph: fuseTopK},
 	{Name: "share-quant", Doc: "Quantises activations once for all products that read them.", Graph: shareQuant},
 	{Name: "cse", Doc: "Computes equal values once.", Graph: cse},
 	{Name: "dce", Doc: "Drops ops whose results nothing uses.", Graph: dce},
@@ -26,6 +28,7 @@ var Table = []Pass{
 var Orders = []Order{
 	{"fuse-qkv", "fnuz-weights", "a joined weight is recoded as a whole; a recoded one is no weight of the model any more"},
 	{"fuse-qkv", "hoist-pack", "joining weights is weight-only work, which belongs into the pack graph"},
+	{"fuse-linears", "hoist-pack", "joining weights is weight-only work, which belongs into the pack graph"},
 	{"fnuz-weights", "hoist-pack", "recoding is weight-only work, which belongs into the pack graph"},
 	{"hoist-pack", "hoist-rope", "the pack graph says which weights are rope tables, and of which plan"},
 	{"fuse-qkv", "share-quant", "two products that become one quantise once anyway"},
