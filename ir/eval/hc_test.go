@@ -253,13 +253,22 @@ func postRef(o, h, post, comb *Tensor) []float64 {
 	return want
 }
 
-// hcFusedProp: hc_post, hc_pre of what it gives, and the norm of y.
-func hcFusedProp(t *rapid.T) {
+func hcFusedProp(t *rapid.T)      { hcFusedBy(t, "hc_fused") }
+func hcFusedQuantProp(t *rapid.T) { hcFusedBy(t, "hc_fused_quant") }
+
+// hcFusedBy: hc_post, hc_pre of what it gives, the norm of y, and for
+// hc_fused_quant the norm through f8e4m3.
+func hcFusedBy(t *rapid.T, name string) {
 	h, fn, n, c, d := hcOperands(t, func(c int) int { return (2 + c) * c })
 	o, post, comb := drawNormal(t, ir.BF16, n, d), drawNormal(t, ir.F32, n, c), drawNormal(t, ir.F32, n, c, c)
 	scale, base, w := drawNormal(t, ir.F32, 3), drawNormal(t, ir.F32, (2+c)*c), drawNormal(t, ir.BF16, d)
 	const iters, eps, normEps, rmsEps = 3, 1e-6, 1e-5, 1e-4
-	got, err := apply(t, "hc_fused", ir.A("iters", iters, "eps", eps, "norm_eps", normEps, "rms_eps", rmsEps), o, h, post, comb, fn, scale, base, w)
+	attrs, block := ir.A("iters", iters, "eps", eps, "norm_eps", normEps, "rms_eps", rmsEps), 0
+	if name == "hc_fused_quant" {
+		block = rapid.SampledFrom([]int{1, d}).Draw(t, "block")
+		attrs = append(attrs, ir.A("act_block", block)...)
+	}
+	got, err := apply(t, name, attrs, o, h, post, comb, fn, scale, base, w)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -275,6 +284,10 @@ func hcFusedProp(t *rapid.T) {
 	wantFloats(t, "hidden", got[1], hidden)
 	wantFloats(t, "post", got[2], nextPost)
 	wantFloats(t, "comb", got[3], nextComb)
+	if block > 0 {
+		wantShape(t, "q", got[4], ir.BF16, n, d)
+		wantFloats(t, "q", got[4], throughFormat(ir.F8E4M3, hidden, block, 1e-4))
+	}
 }
 
 // The first index of comb is contracted: with comb = [[0, 1], [0, 0]] stream 1

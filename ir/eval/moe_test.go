@@ -253,7 +253,10 @@ func expertOf(w *Tensor, e int) *Tensor {
 	return &Tensor{DType: w.DType, Shape: w.Shape[1:], Quant: w.Quant, Codes: w.Codes[e*n : (e+1)*n], Scales: w.Scales[e*s : (e+1)*s]}
 }
 
-func moeProp(t *rapid.T) {
+func moeProp(t *rapid.T)    { moeBy(t, "moe_experts") }
+func moeAddProp(t *rapid.T) { moeBy(t, "moe_experts_add") }
+
+func moeBy(t *rapid.T, name string) {
 	n, e := rapid.IntRange(1, 3).Draw(t, "T"), rapid.IntRange(1, 3).Draw(t, "E")
 	k := rapid.IntRange(1, e+1).Draw(t, "K")
 	x, weights := drawNormal(t, ir.BF16, n, 128), drawNormal(t, ir.F32, n, k)
@@ -281,9 +284,17 @@ func moeProp(t *rapid.T) {
 	for i := range n {
 		want = append(want, moeRef(floats(x)[i*128:(i+1)*128], experts, ids.I[i*k:(i+1)*k], floats(weights)[i*k:(i+1)*k], 1)...)
 	}
-	got := apply1(t, "moe_experts", ir.A("limit", 1.0), x, w1, w3, w2, ids, weights)
-	wantShape(t, "moe_experts", got, ir.F32, n, 128)
-	wantFloats(t, "moe_experts", got, want)
+	args, dtype := []*Tensor{x, w1, w3, w2, ids, weights}, ir.F32
+	if name == "moe_experts_add" {
+		shared := drawNormal(t, ir.BF16, n, 128)
+		for i, s := range floats(shared) {
+			want[i] = r16(r32(want[i] + s))
+		}
+		args, dtype = append(args, shared), ir.BF16
+	}
+	got := apply1(t, name, ir.A("limit", 1.0), args...)
+	wantShape(t, name, got, dtype, n, 128)
+	wantFloats(t, name, got, want)
 }
 
 // moe_experts is the sum of the op expert over the chosen ones, and an unchosen

@@ -60,11 +60,13 @@ var properties = map[string]func(t *rapid.T){
 	"linear2": joinedLinearProp(2), "linear3": joinedLinearProp(3), "linear4": joinedLinearProp(4),
 	"hadamard": hadamardProp, "fake_quant": fakeQuantProp,
 	"freqs_cis": freqsCisProp, "rope": ropeProp,
-	"hc_split": hcSplitProp, "hc_pre": hcPreProp, "hc_post": hcPostProp, "hc_fused": hcFusedProp, "hc_head": hcHeadProp,
+	"rope_row": rowProp("rope_row"), "rms_norm_rope": rowProp("rms_norm_rope"), "head_rms_norm_rope": rowProp("head_rms_norm_rope"),
+	"hc_split": hcSplitProp, "hc_pre": hcPreProp, "hc_post": hcPostProp, "hc_fused": hcFusedProp, "hc_fused_quant": hcFusedQuantProp,
+	"hc_head":      hcHeadProp,
 	"history_rows": historyProp, "entry_rows": entryProp, "group_start": groupStartProp,
 	"compress": compressProp, "indexer_scores": indexerProp, "sparse_attention": attentionProp,
 	"gate": gateProp, "hash_gate": hashGateProp, "swiglu": swigluProp,
-	"expert": expertProp, "moe_experts": moeProp,
+	"expert": expertProp, "moe_experts": moeProp, "moe_experts_add": moeAddProp,
 }
 
 func TestOps(t *testing.T) {
