@@ -3,6 +3,7 @@ package check
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/kiln-project/kiln/ir"
 	"github.com/kiln-project/kiln/ir/eval"
@@ -43,12 +44,7 @@ func (o *oneOp) choice(args []*eval.Tensor, got *eval.Tensor) (forced []*eval.Te
 		return nil, why, nil
 	}
 	// The rest of the decomposition, with the choice as an input.
-	ops := e.Ops[:0:0]
-	for _, op := range e.Ops {
-		if op != top {
-			ops = append(ops, op)
-		}
-	}
+	ops := slices.DeleteFunc(slices.Clone(e.Ops), func(op *ir.Op) bool { return op == top })
 	chosen := top.Results[0]
 	chosen.Kind, chosen.Name, chosen.Op, chosen.Index = ir.InputValue, "chosen", nil, 0
 	e.Ops, e.Inputs = ops, append(e.Inputs, chosen)

@@ -3,6 +3,8 @@ package check
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/kiln-project/kiln/codegen"
 	"github.com/kiln-project/kiln/codegen/plan"
@@ -70,7 +72,8 @@ func (d *device) run(o *oneOp, args []*eval.Tensor) ([]*eval.Tensor, error) {
 		return nil, err
 	}
 	defer st.Close()
-	for name, t := range in.States {
+	for _, name := range slices.Sorted(maps.Keys(in.States)) {
+		t := in.States[name]
 		if err := st.SetPool(name, t); err != nil {
 			return nil, err
 		}
@@ -80,7 +83,7 @@ func (d *device) run(o *oneOp, args []*eval.Tensor) ([]*eval.Tensor, error) {
 		return nil, fmt.Errorf("%s on the device: %w", o.def.Name, err)
 	}
 	states := map[string]*eval.Tensor{}
-	for name := range in.States {
+	for _, name := range slices.Sorted(maps.Keys(in.States)) {
 		if states[name], err = st.Pool(name); err != nil {
 			return nil, err
 		}

@@ -74,33 +74,8 @@ func init() {
 			},
 			Limit: hcSum,
 		},
-		&OpDef{
-			Name: "hc_fused", Group: "hyper-connection",
-			Doc: "The border of two sublayers: hc_post of the one, hc_pre of the next on the new streams, and the next one's rms_norm of y.",
-			Operands: []OperandDef{
-				{Name: "o", Doc: "bf16 [T,D], sublayer output"}, {Name: "h", Doc: "bf16 [T,C,D], the streams before it"}, {Name: "post", Doc: "f32 [T,C]"}, {Name: "comb", Doc: "f32 [T,C,C]"},
-				{Name: "fn", Doc: "f32 [(2+C)C,C*D], of the next sublayer, as all that follow"}, {Name: "scale", Doc: "f32 [3]"}, {Name: "base", Doc: "f32 [(2+C)C]"}, {Name: "w", Doc: "bf16 [D], of the norm"},
-			},
-			Results: []string{"residual", "hidden", "post", "comb"},
-			Attrs:   slices.Concat(hcAttrs, []AttrDef{{Name: "rms_eps", Kind: AttrFloat, Doc: "added to the mean square of y by the norm"}}),
-			Infer: func(o *Op) ([]Type, error) {
-				h, err := hcPostTypes(o)
-				if err != nil {
-					return nil, err
-				}
-				pre, err := hcPreTypes(o, 1, 4)
-				if err != nil {
-					return nil, err
-				}
-				return append(h, pre...), firstErr(o.want(7, 1, BF16), o.wantDims(7, h[0].Dims[2]))
-			},
-			Decompose: func(b *Builder, o *Op) []*Value {
-				h := b.Op1("hc_post", nil, o.Args[:4]...)
-				return append([]*Value{h}, hcNext(b, o, h)...)
-			},
-			Rest:  hcNext,
-			Limit: hcSum, MoreLimits: []Limit{hcNormed, f32Noise},
-		},
+		hcFused("hc_fused", "The border of two sublayers: hc_post of the one, hc_pre of the next on the new streams, and the next one's rms_norm of y.", false),
+		hcFused("hc_fused_quant", "hc_fused with the quantisation of hidden that products with this act_block do as a result too, as bf16 values.", true),
 		&OpDef{
 			Name: "hc_head", Group: "hyper-connection",
 			Doc:      "The final mix y = b(sum_c pre_c h_c), pre = sigmoid(m scale + base) + eps, without Sinkhorn.",
@@ -128,10 +103,66 @@ func init() {
 	)
 }
 
-// hcNext is hidden, post and comb of hc_fused, from the new streams h.
+// hcFused is the row of hc_fused, with or without the quantised result.
+func hcFused(name, doc string, quant bool) *OpDef {
+	d := &OpDef{
+		Name: name, Group: "hyper-connection", Doc: doc,
+		Operands: []OperandDef{
+			{Name: "o", Doc: "bf16 [T,D], sublayer output"}, {Name: "h", Doc: "bf16 [T,C,D], the streams before it"}, {Name: "post", Doc: "f32 [T,C]"}, {Name: "comb", Doc: "f32 [T,C,C]"},
+			{Name: "fn", Doc: "f32 [(2+C)C,C*D], of the next sublayer, as all that follow"}, {Name: "scale", Doc: "f32 [3]"}, {Name: "base", Doc: "f32 [(2+C)C]"}, {Name: "w", Doc: "bf16 [D], of the norm"},
+		},
+		Results: []string{"residual", "hidden", "post", "comb"},
+		Attrs:   slices.Concat(hcAttrs, []AttrDef{{Name: "rms_eps", Kind: AttrFloat, Doc: "added to the mean square of y by the norm"}}),
+		Infer: func(o *Op) ([]Type, error) {
+			h, err := hcPostTypes(o)
+			if err != nil {
+				return nil, err
+			}
+			pre, err := hcPreTypes(o, 1, 4)
+			if err != nil {
+				return nil, err
+			}
+			types := append(h, pre...)
+			if quant {
+				types = append(types, pre[0])
+				err = wantWholeBlocks(o, pre[0])
+			}
+			return types, firstErr(o.want(7, 1, BF16), o.wantDims(7, h[0].Dims[2]), err)
+		},
+		Decompose: func(b *Builder, o *Op) []*Value {
+			h := b.Op1("hc_post", nil, o.Args[:4]...)
+			return append([]*Value{h}, hcNext(b, o, h)...)
+		},
+		Rest:  hcNext,
+		Limit: hcSum, MoreLimits: []Limit{hcNormed, f32Noise},
+	}
+	if quant {
+		d.Results = append(d.Results, "q")
+		d.Attrs = append(d.Attrs, normQuantAttrs[0])
+		q := normQuantLimit
+		q.Ulps = hcNormed.Ulps
+		d.MoreLimits = []Limit{hcNormed, f32Noise, f32Noise, q}
+	}
+	return d
+}
+
+// wantWholeBlocks checks act_block against the last axis of a type.
+func wantWholeBlocks(o *Op, t Type) error {
+	n, ok := t.Dims[t.Rank()-1].Const()
+	if block := o.Int("act_block"); !ok || block < 1 || n%block != 0 {
+		return fmt.Errorf("act_block %d does not divide the last axis of %s", block, t)
+	}
+	return nil
+}
+
+// hcNext is what hc_fused has besides residual, from the new streams h.
 func hcNext(b *Builder, o *Op, h *Value) []*Value {
 	pre := b.Op("hc_pre", Attrs{{"iters", o.Int("iters")}, {"eps", o.Float("eps")}, {"norm_eps", o.Float("norm_eps")}}, append([]*Value{h}, o.Args[4:7]...)...)
-	return []*Value{b.Op1("rms_norm", Attrs{{"eps", o.Float("rms_eps")}}, pre[0], o.Args[7]), pre[1], pre[2]}
+	out := []*Value{b.Op1("rms_norm", Attrs{{"eps", o.Float("rms_eps")}}, pre[0], o.Args[7]), pre[1], pre[2]}
+	if len(o.Results) == 5 {
+		out = append(out, b.RoundActivations(out[0], o.Int("act_block")))
+	}
+	return out
 }
 
 // hcPostTypes are those of hc_post, whose operands come first.

@@ -14,17 +14,7 @@ func init() {
 			Doc:      "y = x w^T with an unscaled weight; bf16 operands, the sum rounded once to dtype to.",
 			Operands: []OperandDef{{Name: "x", Doc: "[M,K]"}, {Name: "w", Doc: "[N,K]"}}, Results: []string{"y"},
 			Attrs: []AttrDef{{Name: "to", Kind: AttrDType, Default: BF16, Doc: "bf16 or f32"}},
-			Infer: func(o *Op) ([]Type, error) {
-				x, w := o.Args[0].Type, o.Args[1].Type
-				if err := firstErr(o.want(0, 2, BF16, F32), o.want(1, 2, BF16, F32)); err != nil {
-					return nil, err
-				}
-				to := o.DType("to")
-				if to != BF16 && to != F32 {
-					return nil, fmt.Errorf("to is %s, want bf16 or f32", to)
-				}
-				return []Type{T(to, x.Dims[0], w.Dims[0])}, o.wantDims(1, w.Dims[0], x.Dims[1])
-			},
+			Infer: inferLinear,
 			Decompose: func(b *Builder, o *Op) []*Value {
 				return []*Value{b.Dot(o.Args[0], o.Args[1], o.DType("to"))}
 			},
@@ -135,6 +125,18 @@ func init() {
 
 // actBlockAttr is an attribute of all products that quantise their activations.
 var actBlockAttr = AttrDef{Name: "act_block", Kind: AttrInt, Default: actBlock, Doc: "block of x's quantisation along K; 0: x is multiplied as it is"}
+
+func inferLinear(o *Op) ([]Type, error) {
+	x, w := o.Args[0].Type, o.Args[1].Type
+	if err := firstErr(o.want(0, 2, BF16, F32), o.want(1, 2, BF16, F32)); err != nil {
+		return nil, err
+	}
+	to := o.DType("to")
+	if to != BF16 && to != F32 {
+		return nil, fmt.Errorf("to is %s, want bf16 or f32", to)
+	}
+	return []Type{T(to, x.Dims[0], w.Dims[0])}, o.wantDims(1, w.Dims[0], x.Dims[1])
+}
 
 func inferBlockLinear(o *Op) ([]Type, error) {
 	x, w := o.Args[0].Type, o.Args[1].Type

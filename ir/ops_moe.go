@@ -3,6 +3,7 @@ package ir
 import (
 	"fmt"
 	"math"
+	"slices"
 )
 
 var gateAttrs = []AttrDef{
@@ -113,30 +114,58 @@ func init() {
 		&OpDef{
 			Name: "moe_experts", Group: "moe",
 			Doc:      "The f32 sum, in ascending expert id, of the chosen experts' outputs (each as in expert). Defined as every expert on every row, then a select of the chosen ones; an expert that is not chosen contributes nothing, NaN included. An expert chosen twice counts once with both weights.",
-			Operands: []OperandDef{{Name: "x", Doc: "bf16 [T,D]"}, {Name: "w1", Doc: "[E,I,D] block scaled"}, {Name: "w3", Doc: "[E,I,D]"}, {Name: "w2", Doc: "[E,D,I]"}, {Name: "ids", Doc: "i32 [T,K]"}, {Name: "weights", Doc: "f32 [T,K]"}},
-			Results:  []string{"y"},
-			Attrs:    []AttrDef{{Name: "limit", Kind: AttrFloat, Doc: "swiglu clamp; 0: off"}, actBlockAttr},
+			Operands: moeOperands, Results: []string{"y"}, Attrs: moeAttrs,
 			Infer: func(o *Op) ([]Type, error) {
-				x, w1, ids := o.Args[0].Type, o.Args[1].Type, o.Args[4].Type
-				if err := firstErr(o.want(0, 2, BF16), wantScaled(o, 1, 3), wantScaled(o, 2, 3), wantScaled(o, 3, 3), o.want(4, 2, I32), o.want(5, 2, F32)); err != nil {
-					return nil, err
-				}
-				if o.Float("limit") < 0 {
-					return nil, fmt.Errorf("limit %v: want limit >= 0", o.Float("limit"))
-				}
-				e, i, d := w1.Dims[0], w1.Dims[1], x.Dims[1]
-				return []Type{T(F32, x.Dims...)}, firstErr(o.wantDims(1, e, i, d), o.wantDims(2, e, i, d), o.wantDims(3, e, d, i), o.wantDims(4, x.Dims[0], ids.Dims[1]), o.wantDims(5, ids.Dims...), o.wantActBlocks(), o.wantBlocks(1, 1, actBlock))
+				t, err := inferExperts(o)
+				return []Type{t.As(F32)}, err
 			},
 			Decompose: decomposeExperts,
-			// The decomposition runs every expert; an implementation, the chosen ones.
-			Flops: func(o *Op) int64 {
-				rows, _ := o.Args[4].Type.Size()
-				expert, _ := o.Args[1].Type.With(o.Args[1].Type.Dims[1:]...).Size()
-				return 3 * 2 * int64(rows) * int64(expert)
+			Flops:     expertFlops,
+			Limit:     Limit{Kind: BF16ULP, Bound: 0.995},
+		},
+		&OpDef{
+			Name: "moe_experts_add", Group: "moe",
+			Doc:      "b(moe_experts + shared): the routed experts' sum and another's output, added in f32 and rounded once.",
+			Operands: append(slices.Clone(moeOperands), OperandDef{Name: "shared", Doc: "bf16 [T,D]"}), Results: []string{"y"}, Attrs: moeAttrs,
+			Infer: func(o *Op) ([]Type, error) {
+				t, err := inferExperts(o)
+				return []Type{t}, firstErr(err, o.want(6, 2, BF16), o.wantDims(6, o.Args[0].Type.Dims...))
 			},
+			Decompose: func(b *Builder, o *Op) []*Value {
+				routed := b.Op1("moe_experts", slices.Clone(o.Attrs), o.Args[:6]...)
+				return []*Value{b.Cast(b.Bin("add", routed, b.Cast(o.Args[6], F32)), BF16)}
+			},
+			Flops: expertFlops,
 			Limit: Limit{Kind: BF16ULP, Bound: 0.995},
 		},
 	)
+}
+
+var (
+	moeOperands = []OperandDef{{Name: "x", Doc: "bf16 [T,D]"}, {Name: "w1", Doc: "[E,I,D] block scaled"}, {Name: "w3", Doc: "[E,I,D]"}, {Name: "w2", Doc: "[E,D,I]"}, {Name: "ids", Doc: "i32 [T,K]"}, {Name: "weights", Doc: "f32 [T,K]"}}
+	moeAttrs    = []AttrDef{{Name: "limit", Kind: AttrFloat, Doc: "swiglu clamp; 0: off"}, actBlockAttr}
+)
+
+// inferExperts checks what moe_experts and moe_experts_add share, and returns x's
+// type.
+func inferExperts(o *Op) (Type, error) {
+	x, w1, ids := o.Args[0].Type, o.Args[1].Type, o.Args[4].Type
+	if err := firstErr(o.want(0, 2, BF16), wantScaled(o, 1, 3), wantScaled(o, 2, 3), wantScaled(o, 3, 3), o.want(4, 2, I32), o.want(5, 2, F32)); err != nil {
+		return x, err
+	}
+	if o.Float("limit") < 0 {
+		return x, fmt.Errorf("limit %v: want limit >= 0", o.Float("limit"))
+	}
+	e, i, d := w1.Dims[0], w1.Dims[1], x.Dims[1]
+	return x, firstErr(o.wantDims(1, e, i, d), o.wantDims(2, e, i, d), o.wantDims(3, e, d, i), o.wantDims(4, x.Dims[0], ids.Dims[1]), o.wantDims(5, ids.Dims...), o.wantActBlocks(), o.wantBlocks(1, 1, actBlock))
+}
+
+// expertFlops: the decomposition runs every expert; an implementation, the chosen
+// ones.
+func expertFlops(o *Op) int64 {
+	rows, _ := o.Args[4].Type.Size()
+	expert, _ := o.Args[1].Type.With(o.Args[1].Type.Dims[1:]...).Size()
+	return 3 * 2 * int64(rows) * int64(expert)
 }
 
 func gateTypes(o *Op, t, e Dim) ([]Type, error) {

@@ -48,7 +48,7 @@ func TestFuseHCOfTheModel(t *testing.T) {
 		for _, op := range s.Graph.Ops {
 			n[op.Def.Name]++
 		}
-		got[s.Graph.Name] = fmt.Sprintf("hc_fused %d, hc_pre %d, hc_post %d", n["hc_fused"], n["hc_pre"], n["hc_post"])
+		got[s.Graph.Name] = fmt.Sprintf("hc_fused %d, hc_pre %d, hc_post %d", n["hc_fused"]+n["hc_fused_quant"], n["hc_pre"], n["hc_post"])
 	}
 	const main = "hc_fused 11, hc_pre 1, hc_post 1"
 	want := map[string]string{"prefill": main, "decode": main, "verify": main, "draft": "hc_fused 1, hc_pre 1, hc_post 1"}

@@ -1,9 +1,13 @@
 package passes
 
-import "github.com/kiln-project/kiln/ir"
+import (
+	"slices"
 
-// fuseNormQuant makes one op of rms_norm and the quantisation of its result for
-// products. It works on steps, where fusions that take a whole norm have had
+	"github.com/kiln-project/kiln/ir"
+)
+
+// fuseNormQuant makes one op of rms_norm, or of hc_fused, and the quantisation of
+// the normed result for products. It works on steps, where fusions that take a whole norm have had
 // their turn.
 func fuseNormQuant(c *Context, g *ir.Graph) (*ir.Graph, error) {
 	return rewrite(c, g, normQuantRules...)
@@ -28,6 +32,20 @@ var normQuantRules = []Rule{
 			return normQuant(e, m, "rms_norm_and_quant")
 		},
 		Says: "as rms_norm_and_quant",
+	},
+	{
+		Pattern: Pattern{Op: "hc_fused", As: "hc", Reader: map[int]Pattern{1: {Op: "fake_quant", As: "quant"}}},
+		Gate:    func(_ *Context, m *Match) string { return forProducts(m, m.Op("quant")) },
+		Results: []Result{{"hc", 0}, {"hc", 1}, {"hc", 2}, {"hc", 3}, {"quant", 0}},
+		Build: func(e *ir.Edit, m *Match) []*ir.Value {
+			hc := m.Op("hc")
+			args := make([]*ir.Value, len(hc.Args))
+			for i, a := range hc.Args {
+				args[i] = e.Value(a)
+			}
+			return e.Op("hc_fused_quant", slices.Concat(hc.Attrs, ir.A("act_block", m.Op("quant").Int("block"))), args...)
+		},
+		Says: "as hc_fused_quant",
 	},
 }
 

@@ -24,6 +24,12 @@ func hoistPack(c *Context) error {
 		pack:  ir.NewBuilder(PackGraph),
 		names: map[string]string{}, taken: map[string]bool{},
 	}
+	// A weight of the model keeps its name, in whichever entry it is read.
+	for _, g := range m.Entries {
+		for _, w := range g.Weights {
+			h.taken[w.Name] = true
+		}
+	}
 	hoisted := false
 	for i, g := range m.Entries {
 		if i == 0 {
@@ -53,7 +59,7 @@ func hoistPack(c *Context) error {
 type hoister struct {
 	pack  *ir.Builder
 	names map[string]string // expression -> packed weight
-	taken map[string]bool
+	taken map[string]bool   // names of weights, the model's and packed ones
 }
 
 func (h *hoister) entry(g *ir.Graph) (*ir.Graph, bool, error) {

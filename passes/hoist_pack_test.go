@@ -54,7 +54,11 @@ func TestHoistPackOfTheModel(t *testing.T) {
 		want = append(want, block+".attn.wkv.and."+block+".attn.wq_a", block+".attn.wo_a")
 	}
 	for _, block := range []string{"layers.2", "layers.4"} { // those with an indexer
-		want = append(want, block+".attn.indexer.wq_b.and."+block+".attn.wq_b")
+		want = append(want, block+".attn.indexer.wq_b.and."+block+".attn.wq_b",
+			block+".attn.compressor.wgate.and."+block+".attn.compressor.wkv.and."+block+".attn.indexer.compressor.wgate.and."+block+".attn.indexer.compressor.wkv")
+	}
+	for _, block := range []string{"layers.3", "layers.5"} { // those with a compressor alone
+		want = append(want, block+".attn.compressor.wgate.and."+block+".attn.compressor.wkv")
 	}
 	slices.Sort(want)
 	var got []string

@@ -38,14 +38,14 @@ func shareQuant(c *Context, g *ir.Graph) (*ir.Graph, error) {
 			e.Copy(op)
 			continue
 		case n == 1 && !isNorm(x.x):
-			c.Remark(Missed, op, "nothing else quantises %s, which is no result of rms_norm", x.x)
+			c.Remark(Missed, op, "nothing else quantises its operand, which is no result of rms_norm")
 			e.Copy(op)
 			continue
 		}
 		if rounded[x] == nil {
 			e.At(op.Loc)
 			rounded[x] = e.RoundActivations(e.Value(x.x), x.block)
-			c.Remark(Applied, op, "the quantisation of %s is an op of its own; products that read it: %d", x.x, n)
+			c.Remark(Applied, op, "the quantisation of its operand is an op of its own; products that read it: %d", n)
 		}
 		args := []*ir.Value{rounded[x]}
 		for _, a := range op.Args[1:] {

@@ -4,10 +4,12 @@ package passes
 var Table = []Pass{
 	{Name: "fold", Doc: "Drops ops that do nothing and makes one of two that follow each other, where every bit stays.", Graph: fold},
 	{Name: "fuse-qkv", Doc: "Makes one product of two that multiply the same activations; their weights are joined in the pack graph.", Module: fuseQKV},
+	{Name: "fuse-linears", Doc: "Makes one product of up to four that multiply one value with bf16 weights; their weights are joined in the pack graph.", Module: fuseLinears},
 	{Name: "fnuz-weights", Doc: "For a target whose 8-bit floats are e4m3fnuz, recodes f8e4m3 weights that kernels decode in every step.", Required: true, Graph: fnuzWeights},
 	{Name: "hoist-pack", Doc: "Moves weight-only values out of the entries into the pack graph, each once.", Required: true, Module: hoistPack},
 	{Name: "hoist-rope", Doc: "Gathers rows of rope tables once per step and distinct position vector, at the top of the graph.", Graph: hoistRope},
 	{Name: "fuse-rope", Doc: "Makes one op of a row's norm, rope, Hadamard rotation and cache rounding.", Graph: fuseRope},
+	{Name: "fuse-topk", Doc: "Makes one op of topk and the rows that it chooses.", Graph: fuseTopK},
 	{Name: "share-quant", Doc: "Quantises activations once for all products that read them.", Graph: shareQuant},
 	{Name: "cse", Doc: "Computes equal values once.", Graph: cse},
 	{Name: "dce", Doc: "Drops ops whose results nothing uses.", Graph: dce},
@@ -15,6 +17,7 @@ var Table = []Pass{
 
 	{Name: "bind", Doc: "Gives the symbols of an entry the integers of every bucket.", Required: true, On: Steps, Module: bind},
 	{Name: "fuse-hc", Doc: "Makes one op of hc_post of a sublayer, and hc_pre and the norm of the next.", On: Steps, Graph: fuseHC},
+	{Name: "fuse-moe-add", Doc: "Has moe_experts add the shared expert's output.", On: Steps, Graph: fuseMoEAdd},
 	{Name: "fuse-norm-quant", Doc: "Makes one op of rms_norm and the quantisation of its result.", On: Steps, Graph: fuseNormQuant},
 	{Name: "select-kernels", Doc: "Chooses a kernel form for every op; a composite that no form takes is decomposed.", Required: true, On: Steps, Module: selectKernels},
 	{Name: "plan-memory", Doc: "Places every buffer: pools and weights once per bundle, the rest in an arena, by liveness.", Required: true, On: Steps, Module: planMemory},
@@ -25,6 +28,7 @@ var Table = []Pass{
 var Orders = []Order{
 	{"fuse-qkv", "fnuz-weights", "a joined weight is recoded as a whole; a recoded one is no weight of the model any more"},
 	{"fuse-qkv", "hoist-pack", "joining weights is weight-only work, which belongs into the pack graph"},
+	{"fuse-linears", "hoist-pack", "joining weights is weight-only work, which belongs into the pack graph"},
 	{"fnuz-weights", "hoist-pack", "recoding is weight-only work, which belongs into the pack graph"},
 	{"hoist-pack", "hoist-rope", "the pack graph says which weights are rope tables, and of which plan"},
 	{"fuse-qkv", "share-quant", "two products that become one quantise once anyway"},
@@ -38,6 +42,8 @@ var Orders = []Order{
 	{"fuse-hc", "select-kernels", "a fused op needs a kernel, and launches are not fused"},
 	{"fuse-hc", "fuse-norm-quant", "a norm behind a border belongs to hc_fused"},
 	{"share-quant", "fuse-norm-quant", "products quantise their operands themselves until share-quant has made that an op"},
+	{"share-quant", "fuse-moe-add", "share-quant knows moe_experts"},
+	{"fuse-moe-add", "select-kernels", "a fused op needs a kernel, and launches are not fused"},
 	{"bind", "select-kernels", "kernels are chosen for integer shapes"},
 	{"select-kernels", "plan-memory", "launches say what memory lives when"},
 }

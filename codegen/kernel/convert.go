@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/big"
+	"strings"
 
 	tir "github.com/kiln-project/kiln/ir"
 	"github.com/llir/llvm/ir/constant"
@@ -88,9 +89,23 @@ func (k *K) DecodeE8M0(c V) V {
 
 // DecodeE2M1 is the value of a 4-bit code in an i32.
 func (k *K) DecodeE2M1(c V) V {
+	sign := k.Shl(k.And(c, k.Int32(8)), k.Int32(28))
+	if k.T.Permute8 && !c.uniform { // it looks at the low three bits of an index
+		x := V{t: F32, v: k.intrinsic("llvm.x86.avx2.permps", magnitudesE2M1.typ, magnitudesE2M1, k.vary(c))}
+		return k.Bits(k.Or(k.Bits(x), sign))
+	}
 	x := k.Mul(k.Bits(k.Shl(k.And(c, k.Int32(7)), k.Int32(22))), k.Float(0x1p126))
-	return k.Bits(k.Or(k.Bits(x), k.Shl(k.And(c, k.Int32(8)), k.Int32(28))))
+	return k.Bits(k.Or(k.Bits(x), sign))
 }
+
+// magnitudesE2M1 are the absolute values of the codes 0 to 7.
+var magnitudesE2M1 = func() *rawConst {
+	var list []string
+	for _, m := range []float64{0, 0.5, 1, 1.5, 2, 3, 4, 6} {
+		list = append(list, "float 0x"+hex64(math.Float64bits(m)))
+	}
+	return &rawConst{types.NewVector(8, types.Float), "<" + strings.Join(list, ", ") + ">"}
+}()
 
 func (k *K) decodeF16(c V) V {
 	mag := k.And(c, k.Int32(0x7FFF))

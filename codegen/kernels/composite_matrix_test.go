@@ -172,6 +172,19 @@ func expertCases(c *cases) {
 	c.add(append(slices.Clone(given), limits...), c.bf16(1, 5, 256), c.w8(128, 256), c.w8(128, 256), c.w8(256, 128), c.f32(1, 5, 1))
 }
 
+func moeAddCases(c *cases) {
+	const experts, d, inner = 8, 128, 256
+	for _, w := range []func(...int) *eval.Tensor{c.w8, c.w4} {
+		w1, w3, w2 := w(experts, inner, d), w(experts, inner, d), w(experts, d, inner)
+		for _, m := range c.around(kernels.TileM) {
+			for _, k := range []int{1, 2, 6} {
+				c.add(ir.A("limit", 10.0), c.bf16(1, m, d), w1, w3, w2, c.rows(experts, m, k), c.f32(1, m, k), c.bf16(40, m, d))
+			}
+			c.add(ir.A("limit", 10.0), c.bf16(1, m, d), w1, w3, w2, none(c.rows(experts, m, 2)), c.f32(1, m, 2), c.spoiled(c.bf16(1, m, d), m))
+		}
+	}
+}
+
 func moeCases(c *cases) {
 	const experts, d, inner = 8, 128, 256
 	limits := ir.A("limit", 10.0)

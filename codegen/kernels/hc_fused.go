@@ -9,12 +9,23 @@ import (
 )
 
 func init() {
-	register(&Form{Name: "hc_fused", Op: "hc_fused", Match: func(o *ir.Op, _ *target.Target) string { return fewStreams(dims(o.Args[1])[1]) }, Lower: lowerHCFused})
+	register(
+		&Form{Name: "hc_fused", Op: "hc_fused", Match: matchHCFused, Lower: lowerHCFused},
+		&Form{Name: "hc_fused_quant", Op: "hc_fused_quant", Match: matchHCFused, Lower: lowerHCFused},
+	)
 }
 
-// lowerHCFused: one group per token does what the groups of hc_post, hc_pre and
-// rms_norm do for it, in their order and with their code, so that the results have
-// the bits of the three launches: what goes from one to the next goes through
+func matchHCFused(o *ir.Op, _ *target.Target) string {
+	h := dims(o.Args[1])
+	if why := fewStreams(h[1]); why != "" || len(o.Results) == 4 {
+		return why
+	}
+	return matchBlockScales(h[2], o.Int("act_block"), 0)
+}
+
+// lowerHCFused: one group per token does what the groups of hc_post, hc_pre,
+// rms_norm and, for hc_fused_quant, the quantisation do for it, in their order and with their code, so that the results have
+// the bits of those launches: what goes from one to the next goes through
 // memory, rounded, as between launches.
 func lowerHCFused(l Lowering, o *ir.Op) error {
 	s, t := hcPreShapeOf(o, o.Args[1]), dims(o.Args[1])[0]
@@ -26,8 +37,14 @@ func lowerHCFused(l Lowering, o *ir.Op) error {
 	for i, v := range o.Results {
 		out[i] = l.Buf(v)
 	}
+	spec, block := fmt.Sprintf("%s,%g", s.spec(), rmsEps), 0
+	if len(out) == 5 {
+		block = o.Int("act_block")
+		spec = fmt.Sprintf("%s b%d", spec, block)
+	}
+	f, _ := codeFormatOf(ir.F8E4M3, l.Target())
 	l.Launch(Launch{
-		Name: "hc_fused", Spec: fmt.Sprintf("%s,%g", s.spec(), rmsEps), Grid: t, Work: s.work(t) + int64(t*c*c*d) + int64(t*d*2),
+		Name: o.Def.Name, Spec: spec, Grid: t, Work: s.work(t) + int64(t*c*c*d) + int64(t*d*2),
 		In: in, Out: out,
 		Body: func(k *kernel.K, b []*kernel.Buf, _ []kernel.V) {
 			at := func(i, n int) *kernel.Buf { return b[i].At(k.Mul(k.Group(), k.Int(n))) }
@@ -36,6 +53,10 @@ func lowerHCFused(l Lowering, o *ir.Op) error {
 			k.Barrier() // lanes read streams that others wrote
 			s.row(k, residual, b[4], b[5], b[6], hidden, at(10, c), at(11, c*c))
 			rmsNorm(k, hidden, b[7], d, rmsEps, hidden.Store) // y's elements stay with their lanes
+			if block > 0 {
+				k.Barrier()
+				quantRow(k, hidden, at(12, d), d, block, f)
+			}
 		},
 	})
 	return nil

@@ -94,3 +94,36 @@ func row(t *testing.T, x *eval.Tensor, i int) *eval.Tensor {
 	n := len(x.F) / x.Shape[0]
 	return floatsOf(t, x.DType, x.F[i*n:(i+1)*n], shape...)
 }
+
+func hcFusedQuantCases(c *cases) {
+	for _, sh := range []struct{ s, d, block int }{{4, 256, 128}, {1, 128, 128}, {2, 40, 8}, {4, 72, 72}} {
+		n, m := sh.s*sh.d, (2+sh.s)*sh.s
+		attrs := append(ir.A("act_block", sh.block), hcFusedAttrs...)
+		shared := []*eval.Tensor{c.f32(1/math.Sqrt(float64(n)), m, n), c.f32(1, 3), c.f32(1, m), c.bf16(1, sh.d)}
+		for _, t := range []int{1, 3, 5} {
+			own := []*eval.Tensor{c.bf16(1, t, sh.d), c.bf16(1, t, sh.s, sh.d), c.f32(1, t, sh.s), c.f32(1, t, sh.s, sh.s)}
+			c.add(attrs, slices.Concat(own, shared)...)
+			own[0] = c.spoiled(own[0], t)
+			c.add(attrs, slices.Concat(own, shared)...)
+		}
+	}
+}
+
+// TestHCFusedQuantIsItsSteps: the bits of hc_fused_quant are those of the ops that
+// it stands for.
+func TestHCFusedQuantIsItsSteps(t *testing.T) {
+	def, err := ir.Lookup("hc_fused_quant")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &cases{batch: newBatch(t), r: rand.New(rand.NewPCG(7, 3)), def: def}
+	hcFusedQuantCases(c)
+	g := c.graph()
+	fused, steps := c.without(g), c.without(g, "hc_fused_quant")
+	for i, what := range c.what {
+		y := fmt.Sprintf("y%d", i)
+		if diff := exact.compare(steps[y], fused[y]); diff != "" {
+			t.Errorf("%s: %s", what, diff)
+		}
+	}
+}

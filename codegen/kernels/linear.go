@@ -2,6 +2,7 @@ package kernels
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/kiln-project/kiln/codegen/kernel"
 	"github.com/kiln-project/kiln/codegen/target"
@@ -11,6 +12,9 @@ import (
 func init() {
 	register(
 		&Form{Name: "linear", Op: "linear", Match: always, Lower: lowerLinear},
+		&Form{Name: "linear2", Op: "linear2", Match: always, Lower: lowerLinear},
+		&Form{Name: "linear3", Op: "linear3", Match: always, Lower: lowerLinear},
+		&Form{Name: "linear4", Op: "linear4", Match: always, Lower: lowerLinear},
 		&Form{Name: "grouped_linear", Op: "grouped_linear", Match: always, Lower: lowerGroupedLinear},
 		&Form{Name: "block_linear", Op: "block_linear", Match: matchBlockLinear, Lower: lowerBlockLinear},
 		&Form{Name: "split_linear", Op: "split_linear", Match: matchBlockLinear, Lower: lowerBlockLinear},
@@ -19,8 +23,21 @@ func init() {
 
 func lowerLinear(l Lowering, o *ir.Op) error {
 	x, w := dims(o.Args[0]), dims(o.Args[1])
-	matmul(l, matProduct{x: l.Buf(o.Args[0]), w: l.Buf(o.Args[1]), y: l.Buf(o.Results[0]), m: x[0], n: w[0], k: x[1]})
+	p := matProduct{x: l.Buf(o.Args[0]), w: l.Buf(o.Args[1]), m: x[0], n: w[0], k: x[1]}
+	p.results(l, o)
+	matmul(l, p)
 	return nil
+}
+
+// results has the product give the results of o: one, or several side by side.
+func (p *matProduct) results(l Lowering, o *ir.Op) {
+	p.y = l.Buf(o.Results[0])
+	for i, r := range o.Results[1:] {
+		p.cuts, p.rest = append(p.cuts, o.Ints("sizes")[i]), append(p.rest, l.Buf(r))
+		if i > 0 {
+			p.cuts[i] += p.cuts[i-1]
+		}
+	}
 }
 
 func lowerGroupedLinear(l Lowering, o *ir.Op) error {
@@ -46,10 +63,8 @@ func lowerBlockLinear(l Lowering, o *ir.Op) error {
 	m, k := x[0], x[1]
 	q := activations(l, o, m*k)
 	t := o.Args[1].Type
-	p := matProduct{x: q, w: l.Buf(o.Args[1]), scales: l.Scales(o.Args[1]), block: t.Quant.Block, y: l.Buf(o.Results[0]), m: m, n: w[0], k: k}
-	if len(o.Results) == 2 {
-		p.rest, p.cut = l.Buf(o.Results[1]), o.Ints("sizes")[0]
-	}
+	p := matProduct{x: q, w: l.Buf(o.Args[1]), scales: l.Scales(o.Args[1]), block: t.Quant.Block, m: m, n: w[0], k: k}
+	p.results(l, o)
 	matmul(l, p)
 	return nil
 }
@@ -86,9 +101,10 @@ type matProduct struct {
 	block           [2]int // of the scales; zero for none
 	m, n, k         int
 	groups          int // independent products side by side: x [m,groups,k], w [groups,n,k], y [m,groups,n]; 0 is 1
-	// If cut is not 0, columns from there on go to rest [m,n-cut] and y is [m,cut].
-	cut  int
-	rest Ref
+	// Columns from cuts[i] on go to rest[i], up to the next cut; those before all cuts
+	// to y.
+	cuts []int
+	rest []Ref
 	// If up is given, y is not w's product but SwiGLU of it and up's.
 	up *upProduct
 }
@@ -130,8 +146,8 @@ func matmul(l Lowering, p matProduct) {
 		in = append(in, p.up.w, p.up.scales, p.up.weight)
 	}
 	out, spec := []Ref{p.y}, fmt.Sprintf("n%d k%d mt%d block%v groups%d", p.n, p.k, mt, p.block, p.groups)
-	if p.cut > 0 {
-		out, spec = append(out, p.rest), fmt.Sprintf("%s cut%d", spec, p.cut)
+	if len(p.cuts) > 0 {
+		out, spec = append(out, p.rest...), fmt.Sprintf("%s cuts%v", spec, p.cuts)
 	}
 	if p.up != nil {
 		spec = fmt.Sprintf("%s swiglu%g", spec, p.up.limit)
@@ -219,16 +235,8 @@ func matmul(l Lowering, p matProduct) {
 					}
 					row, col := k.Add(m0, k.Int(r)), k.Add(n0, k.Int(j))
 					inside := k.And(k.Cmp(kernel.LT, row, ints[0]), k.Cmp(kernel.LT, col, k.Int(p.n)))
-					if p.cut > 0 {
-						first := k.Cmp(kernel.LT, col, k.Int(p.cut))
-						k.If(k.And(inside, first), func() {
-							k.First(func() { y.Store(k.Add(k.Mul(row, k.Int(p.cut)), col), sum) })
-						})
-						k.If(k.And(inside, k.Not(first)), func() {
-							k.First(func() {
-								b[len(in)+1].Store(k.Add(k.Mul(row, k.Int(p.n-p.cut)), k.Sub(col, k.Int(p.cut))), sum)
-							})
-						})
+					if len(p.cuts) > 0 {
+						p.storeCut(k, b[len(in):], inside, row, col, sum)
 						continue
 					}
 					k.If(inside, func() {
@@ -238,4 +246,25 @@ func matmul(l Lowering, p matProduct) {
 			}
 		},
 	})
+}
+
+// storeCut stores an element of the product, if it is inside, in the result that
+// has its column.
+func (p *matProduct) storeCut(k *kernel.K, ys []*kernel.Buf, inside, row, col, v kernel.V) {
+	ends := append(slices.Clone(p.cuts), p.n)
+	from := 0
+	for i, end := range ends {
+		here := inside
+		if i > 0 {
+			here = k.And(here, k.Cmp(kernel.GE, col, k.Int(from)))
+		}
+		if i < len(p.cuts) {
+			here = k.And(here, k.Cmp(kernel.LT, col, k.Int(end)))
+		}
+		first := from
+		k.If(here, func() {
+			k.First(func() { ys[i].Store(k.Add(k.Mul(row, k.Int(end-first)), k.Sub(col, k.Int(first))), v) })
+		})
+		from = end
+	}
 }

@@ -13,6 +13,7 @@ func init() {
 		&Form{Name: "swiglu", Op: "swiglu", Match: always, Lower: lowerSwiGLU},
 		&Form{Name: "expert", Op: "expert", Match: matchExpert, Lower: lowerExpert},
 		&Form{Name: "moe_experts", Op: "moe_experts", Match: matchExpert, Lower: lowerMoE},
+		&Form{Name: "moe_experts_add", Op: "moe_experts_add", Match: matchExpert, Lower: lowerMoE},
 	)
 }
 

@@ -19,7 +19,11 @@ func lowerMoE(l Lowering, o *ir.Op) error {
 	a, aq := l.Scratch(ir.BF16, pairs*inner), l.Scratch(ir.F32, pairs*inner)
 	expertGateUp(l, o, xq, a, pairs, choices)
 	actQuant(l, a, aq, pairs*inner, expertActBlock)
-	expertDown(l, o.Args[3], ids, aq, l.Buf(o.Results[0]), t, choices)
+	var shared []Ref
+	for _, v := range o.Args[6:] {
+		shared = append(shared, l.Buf(v))
+	}
+	expertDown(l, o.Args[3], ids, aq, shared, l.Buf(o.Results[0]), t, choices)
 	return nil
 }
 
@@ -165,14 +169,15 @@ func expertGateUp(l Lowering, o *ir.Op, xq, a Ref, pairs, choices int) {
 }
 
 // expertDown is y[t,:], the sum of the products of token t's pairs, each rounded
-// to bf16, in ascending expert id; pairs that do not count add nothing.
-func expertDown(l Lowering, w2 *ir.Value, ids, aq, y Ref, t, choices int) {
+// to bf16, in ascending expert id; pairs that do not count add nothing. What is
+// shared, if anything, is added to the sum.
+func expertDown(l Lowering, w2 *ir.Value, ids, aq Ref, shared []Ref, y Ref, t, choices int) {
 	w := expertWeightOf(l, w2, t*choices)
 	tiles := w.tiles()
 	l.Launch(Launch{
-		Name: "expert_down", Spec: fmt.Sprintf("%s choices%d", w.spec(), choices), Grid: t * tiles,
+		Name: "expert_down", Spec: fmt.Sprintf("%s choices%d shared%d", w.spec(), choices, len(shared)), Grid: t * tiles,
 		Work: int64(t*choices) * int64(w.n) * int64(w.k), Flops: 2 * int64(t*choices) * int64(w.n) * int64(w.k), Touched: w.touched,
-		In: []Ref{ids, aq, w.codes, w.scales}, Out: []Ref{y},
+		In: append([]Ref{ids, aq, w.codes, w.scales}, shared...), Out: []Ref{y},
 		Body: func(k *kernel.K, b []*kernel.Buf, _ []kernel.V) {
 			token := k.UDiv(k.Group(), k.Int(tiles))
 			n0 := k.Mul(k.URem(k.Group(), k.Int(tiles)), k.Int(expertTileN))
@@ -203,7 +208,11 @@ func expertDown(l Lowering, w2 *ir.Value, ids, aq, y Ref, t, choices int) {
 			for j := range total {
 				col := k.Add(n0, k.Int(j))
 				k.If(k.Cmp(kernel.LT, col, k.Int(w.n)), func() {
-					k.First(func() { b[4].Store(k.Add(k.Mul(token, k.Int(w.n)), col), total[j].Get()) })
+					at, sum := k.Add(k.Mul(token, k.Int(w.n)), col), total[j].Get()
+					for i := range shared {
+						sum = k.Add(sum, b[4+i].Load(at))
+					}
+					k.First(func() { b[len(b)-1].Store(at, sum) })
 				})
 			}
 		},

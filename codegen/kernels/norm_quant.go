@@ -21,12 +21,18 @@ func init() {
 const quantPiece = 8
 
 func matchNormQuant(o *ir.Op, _ *target.Target) string {
-	shape, block := dims(o.Args[0]), o.Int("act_block")
+	shape := dims(o.Args[0])
 	d := shape[len(shape)-1]
+	return matchBlockScales(d, o.Int("act_block"), 2*d)
+}
+
+// matchBlockScales reports why blockScales does not take a row of d elements, beside
+// which a group has that many bytes of shared memory.
+func matchBlockScales(d, block, bytes int) string {
 	switch {
 	case block%quantPiece != 0:
 		return fmt.Sprintf("blocks of %d are no multiple of %d", block, quantPiece)
-	case 2*d+4*(d/quantPiece)+4*(d/block) > maxShared:
+	case bytes+4*(d/quantPiece)+4*(d/block) > maxShared:
 		return fmt.Sprintf("a row of %d does not fit shared memory", d)
 	}
 	return ""
@@ -58,21 +64,24 @@ func lowerNormQuant(l Lowering, o *ir.Op) error {
 			}
 			rmsNorm(k, b[0].At(row), b[1], d, eps, keep)
 			k.Barrier()
-			scales := blockScales(k, norm, d, block, f)
-			k.Barrier()
-			q := b[2].At(row)
-			k.Lanes(k.Int(d), func(i kernel.V) {
-				s := scales.Load(k.UDiv(i, k.Int(block)))
-				code := f.encode(k, k.Mul(norm.Load(i), k.Div(k.Float(1), s)))
-				q.Store(i, k.Mul(f.decode(k, code), s))
-			})
+			quantRow(k, norm, b[2].At(row), d, block, f)
 		},
 	})
 	return nil
 }
 
-// blockScales are the scales that blockScale finds, of all blocks of a row in
-// shared memory.
+// quantRow rounds a row through block-scaled codes, as quantBlock does its blocks.
+func quantRow(k *kernel.K, x, y *kernel.Buf, d, block int, f codeFormat) {
+	scales := blockScales(k, x, d, block, f)
+	k.Barrier()
+	k.Lanes(k.Int(d), func(i kernel.V) {
+		s := scales.Load(k.UDiv(i, k.Int(block)))
+		code := f.encode(k, k.Mul(x.Load(i), k.Div(k.Float(1), s)))
+		y.Store(i, k.Mul(f.decode(k, code), s))
+	})
+}
+
+// blockScales are the scales that blockScale finds, of all blocks of a row.
 func blockScales(k *kernel.K, x *kernel.Buf, d, block int, f codeFormat) *kernel.Buf {
 	tops, scales := k.Shared(ir.F32, d/quantPiece), k.Shared(ir.F32, d/block)
 	largest := func(b *kernel.Buf, i kernel.V, n int, top kernel.V) kernel.V {

@@ -42,6 +42,8 @@ type Target struct {
 	// BFloat: the code generator handles LLVM's bfloat. On x86 it turns into
 	// library calls, so bf16 travels as i16 there.
 	BFloat bool
+	// Permute8: eight f32 are picked by index in one instruction.
+	Permute8 bool
 	// FMA: a fused multiply-add is one instruction.
 	FMA bool
 	// FNUZ: 8-bit floats are e4m3fnuz (bias 8, max 240) instead of OCP e4m3.
@@ -53,7 +55,7 @@ type Target struct {
 
 // Table lists the targets.
 var Table = []Target{
-	{Name: "x86-64-v3", Kind: Host, Triple: "x86_64-unknown-linux-gnu", CPU: "x86-64-v3", Lanes: 8, Wave: 8, FMA: true},
+	{Name: "x86-64-v3", Kind: Host, Triple: "x86_64-unknown-linux-gnu", CPU: "x86-64-v3", Lanes: 8, Wave: 8, FMA: true, Permute8: true},
 	{Name: "x86-64-v2", Kind: Host, Triple: "x86_64-unknown-linux-gnu", CPU: "x86-64-v2", Lanes: 4, Wave: 4},
 	{Name: "gfx942", Kind: AMDGPU, Triple: "amdgcn-amd-amdhsa", CPU: "gfx942", ID: object.TargetID{Chip: "gfx942"}, Lanes: 256, Wave: 64, Global: 1, Shared: 3, BFloat: true, FMA: true, FNUZ: true, Convert8: true},
 	{Name: "gfx950", Kind: AMDGPU, Triple: "amdgcn-amd-amdhsa", CPU: "gfx950", ID: object.TargetID{Chip: "gfx950"}, Lanes: 256, Wave: 64, Global: 1, Shared: 3, BFloat: true, FMA: true, Convert8: true},

@@ -1,6 +1,7 @@
 package eval
 
 import (
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -96,6 +97,32 @@ func splitLinearProp(t *rapid.T) {
 		wantShape(t, "split_linear", got[i], ir.BF16, m, n)
 		wantFloats(t, "split_linear", got[i], linearRef(ir.BF16, actQuant(floats(x)), floats(w)[from*k:(from+n)*k], k))
 		from += n
+	}
+}
+
+// joinedLinearProp: each result is linear with that part of the weight.
+func joinedLinearProp(parts int) func(t *rapid.T) {
+	return func(t *rapid.T) {
+		name, m, k := fmt.Sprintf("linear%d", parts), rapid.SampledFrom(extents).Draw(t, "M"), rapid.SampledFrom([]int{1, 7, 33}).Draw(t, "K")
+		sizes := rapid.SliceOfN(rapid.IntRange(1, 5), parts, parts).Draw(t, "sizes")
+		rows := 0
+		for _, n := range sizes {
+			rows += n
+		}
+		types := []ir.DType{ir.BF16, ir.F32}
+		x := drawNormal(t, rapid.SampledFrom(types).Draw(t, "x"), m, k)
+		w := drawNormal(t, rapid.SampledFrom(types).Draw(t, "w"), rows, k)
+		to := rapid.SampledFrom(types).Draw(t, "to")
+		got, err := apply(t, name, ir.A("sizes", sizes, "to", to), x, w)
+		if err != nil {
+			t.Fatal(err)
+		}
+		from := 0
+		for i, n := range sizes {
+			wantShape(t, name, got[i], to, m, n)
+			wantFloats(t, name, got[i], linearRef(to, floats(x), floats(w)[from*k:(from+n)*k], k))
+			from += n
+		}
 	}
 }
 

@@ -159,6 +159,27 @@ func topkProp(t *rapid.T) {
 	wantInts(t, "topk", got, want)
 }
 
+// topkRowsProp: what stands at the ids of topk, -1 where there is none.
+func topkRowsProp(t *rapid.T) {
+	x := drawTensor(t, rapid.SampledFrom(floatTypes).Draw(t, "dtype"), drawShape(t, 1, 3)...)
+	rows := drawTensor(t, ir.I32, x.Shape...)
+	n := x.Shape[len(x.Shape)-1]
+	k := rapid.IntRange(1, n+2).Draw(t, "k")
+	v := floats(x)
+	var want []int64
+	for row := 0; row < len(v); row += n {
+		for _, id := range largest(v[row:row+n], k) {
+			if id >= 0 {
+				id = rows.I[row+int(id)]
+			}
+			want = append(want, id)
+		}
+	}
+	got := apply1(t, "topk_rows", ir.A("k", k), x, rows)
+	wantShape(t, "topk_rows", got, ir.I32, append(slices.Clone(x.Shape[:len(x.Shape)-1]), k)...)
+	wantInts(t, "topk_rows", got, want)
+}
+
 // largest takes k times the largest that is left, the first of equals.
 func largest(v []float64, k int) []int64 {
 	used := make([]bool, len(v))

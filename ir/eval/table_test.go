@@ -50,13 +50,14 @@ var properties = map[string]func(t *rapid.T){
 	"transpose": transposeProp, "slice": sliceProp, "concat": concatProp,
 	"hadamard_matrix": hadamardMatrixProp, "rope_freqs": ropeFreqsProp,
 
-	"reduce_sum": reduceSumProp, "reduce_max": reduceMaxProp, "dot": dotProp, "topk": topkProp,
+	"reduce_sum": reduceSumProp, "reduce_max": reduceMaxProp, "dot": dotProp, "topk": topkProp, "topk_rows": topkRowsProp,
 	"gather_rows": gatherProp, "scatter_rows": scatterProp, "take_along": takeProp,
 	"quantize": quantizeProp, "dequantize": dequantizeProp, "recode_fnuz": recodeFNUZProp,
 
 	"rms_norm": rmsNormProp, "head_rms_norm": headNormProp,
 	"rms_norm_quant": normQuantProp("rms_norm_quant"), "rms_norm_and_quant": normQuantProp("rms_norm_and_quant"),
 	"linear": linearProp, "block_linear": blockLinearProp, "split_linear": splitLinearProp, "grouped_linear": groupedLinearProp,
+	"linear2": joinedLinearProp(2), "linear3": joinedLinearProp(3), "linear4": joinedLinearProp(4),
 	"hadamard": hadamardProp, "fake_quant": fakeQuantProp,
 	"freqs_cis": freqsCisProp, "rope": ropeProp,
 	"hc_split": hcSplitProp, "hc_pre": hcPreProp, "hc_post": hcPostProp, "hc_fused": hcFusedProp, "hc_head": hcHeadProp,

@@ -13,7 +13,7 @@ func TestFNUZ(t *testing.T) {
 	const n, pages = 137, 2
 	ids := prompt(n)
 	run := func(fnuz bool) ([]float32, *host.State, *tiny) {
-		m := openTinyAs(t, fnuz)
+		m := openTinyAs(t, fnuz, false)
 		e, st := m.engine(t, 1, pages)
 		s, err := e.NewSeq(0, pages)
 		if err != nil {

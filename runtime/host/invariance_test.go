@@ -22,11 +22,12 @@ type tiny struct {
 
 func openTiny(t *testing.T) *tiny {
 	t.Helper()
-	return openTinyAs(t, false)
+	return openTinyAs(t, false, false)
 }
 
-// openTinyAs is openTiny on a host whose 8-bit floats are e4m3fnuz, if fnuz.
-func openTinyAs(t *testing.T, fnuz bool) *tiny {
+// openTinyAs is openTiny on a host whose 8-bit floats are e4m3fnuz, if fnuz, and
+// with the hidden states of all layers as outputs, if taps.
+func openTinyAs(t *testing.T, fnuz, taps bool) *tiny {
 	t.Helper()
 	const dir = "../../testdata/tiny-dsv4"
 	c := newCompiler(t)
@@ -34,9 +35,11 @@ func openTinyAs(t *testing.T, fnuz bool) *tiny {
 	if err != nil {
 		t.Fatal(err)
 	}
+	o := dsv4.DefaultOptions()
+	o.Taps = taps
 	m := &passes.Module{Target: passes.Target{FNUZ: fnuz}}
 	for _, e := range []dsv4.Entry{dsv4.Prefill, dsv4.Decode, dsv4.Verify} {
-		g, err := dsv4.Build(cfg, e, dsv4.DefaultOptions())
+		g, err := dsv4.Build(cfg, e, o)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -246,4 +249,42 @@ func TestVerifyEqualsDecode(t *testing.T) {
 		return out["logits"].F
 	})
 	sameBits(t, "verify", want, got)
+}
+
+// TestTaps: outputs of hidden states change no other bit, of logits or pools.
+func TestTaps(t *testing.T) {
+	const n, pages = 137, 2
+	ids := prompt(n + 2)
+	var logits [2][]float32
+	var pools [2]*host.State
+	var names []string
+	for i, taps := range []bool{false, true} {
+		m := openTinyAs(t, false, taps)
+		e, st := m.engine(t, 1, pages)
+		s, err := e.NewSeq(0, pages)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if logits[i], err = e.Prefill(s, ids[:n], 64, nil); err != nil {
+			t.Fatal(err)
+		}
+		for _, id := range ids[n:] {
+			out, err := e.DecodeOne(s, id)
+			if err != nil {
+				t.Fatal(err)
+			}
+			s.Len++
+			logits[i] = append(logits[i], out["logits"].F...)
+		}
+		pools[i], names = st, nil
+		for _, v := range m.states {
+			names = append(names, v.Name)
+		}
+	}
+	sameBits(t, "logits", logits[0], logits[1])
+	for _, name := range names {
+		if !bytes.Equal(pools[0].Bytes(name), pools[1].Bytes(name)) {
+			t.Errorf("pool %s differs", name)
+		}
+	}
 }

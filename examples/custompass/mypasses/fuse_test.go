@@ -3,6 +3,7 @@ package mypasses
 import (
 	"fmt"
 	"maps"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -21,13 +22,16 @@ func apply(t *testing.T, pass string, entries ...*ir.Graph) *passes.Module {
 	return m
 }
 
-// said are the remarks, one a line.
+var textPlace = regexp.MustCompile(`g\.kir:\d+:\d+ \(([^)]*)\)`)
+
+// said are the remarks, one a line, without places in the text.
 func said(m *passes.Module) string {
 	var b strings.Builder
 	for _, r := range m.Remarks {
+		r.Pos = "" // the loc tells the place
 		b.WriteString(r.String() + "\n")
 	}
-	return b.String()
+	return textPlace.ReplaceAllString(b.String(), "$1")
 }
 
 func parse(t *testing.T, text string) *ir.Graph {
