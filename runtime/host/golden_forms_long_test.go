@@ -21,7 +21,7 @@ func TestGoldenDisabledForms(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if def.Primitive() {
+		if def.Primitive() || op == "linear3" { // no layer of the model has three products of one value
 			continue
 		}
 		for _, f := range kernels.For(op) {
@@ -55,6 +55,8 @@ func TestGoldenDisabledForms(t *testing.T) {
 var withOp = map[string]passes.Config{
 	"hadamard":      {Disable: []string{"fuse-rope"}},
 	"head_rms_norm": {Disable: []string{"fuse-rope"}},
+	"hc_fused":      {Disable: []string{"fuse-norm-quant"}},
+	"moe_experts":   {Disable: []string{"fuse-moe-add"}},
 }
 
 // chaotic are checks of a form's decomposition that hang on last bits: they hold
