@@ -71,7 +71,7 @@ func opSamples(t *testing.T) map[string]*ir.Graph {
 		samples[g.Name] = g
 	}
 	for _, bk := range []passes.Bucket{bucket("prefill", "T", 16, "B", 1, "O", 1), bucket("draft", "T", 16, "B", 1, "O", 1)} {
-		for _, only := range [][]string{{}, {"fuse-qkv", "fuse-rope", "share-quant", "fuse-hc"}, {"fuse-qkv", "share-quant", "fuse-norm-quant"}} {
+		for _, config := range []passes.Config{{}, {Disable: []string{"fuse-norm-quant"}}, {Disable: []string{"fuse-hc"}}, {Pipeline: "required"}} {
 			c, err := dsv4.LoadConfig("../testdata/tiny-dsv4")
 			if err != nil {
 				t.Fatal(err)
@@ -80,7 +80,7 @@ func opSamples(t *testing.T) map[string]*ir.Graph {
 			if err != nil {
 				t.Fatal(err)
 			}
-			m := &passes.Module{Entries: []*ir.Graph{g}, Config: passes.Config{Only: only}}
+			m := &passes.Module{Entries: []*ir.Graph{g}, Config: config}
 			if err := passes.Run(m); err != nil {
 				t.Fatal(err)
 			}
@@ -143,6 +143,13 @@ graph @ne
 input %x : f32[2]
 %0 = ne %x, %x : bool[2]
 output y = %0
+graph @linear3
+input %x : bf16[2,4]
+weight @w : bf16[6,4]
+%0, %1, %2 = linear3 %x, @w {sizes = [1,2,3]} : bf16[2,1], bf16[2,2], bf16[2,3]
+output y = %0
+output z = %1
+output w = %2
 graph @recode_fnuz
 input %x : f8e4m3[128,128] block(128,128) scale e8m0
 %0 = recode_fnuz %x : f8e4m3fnuz[128,128] block(128,128) scale e8m0

@@ -19,16 +19,19 @@ const mostJoined = 4
 // weight instead of its parts.
 func fuseLinears(c *Context) error {
 	readers := readersOf(c.Module.Entries)
-	found := make([][]joint, len(c.Module.Entries))
+	found, has := make([][]joint, len(c.Module.Entries)), make([]map[string]bool, len(c.Module.Entries))
 	for i, g := range c.Module.Entries {
 		c.graph = g.Name
-		found[i] = jointsOf(c, g, readers[i].uses)
+		found[i], has[i] = jointsOf(c, g, readers[i].uses), map[string]bool{}
+		for _, j := range found[i] {
+			has[i][j.String()] = true
+		}
 	}
 	for i, g := range c.Module.Entries {
 		c.graph = g.Name
 		out, err := joinLinears(c, g, slices.DeleteFunc(slices.Clone(found[i]), func(j joint) bool {
 			for k, r := range readers {
-				if why := j.disagrees(r, found[k]); why != "" {
+				if why := j.disagrees(r, has[k]); why != "" {
 					c.Remark(Missed, j.first, "%s", why)
 					return true
 				}
@@ -114,14 +117,15 @@ func plainWeight(op *ir.Op, u *uses) string {
 	return ""
 }
 
-// disagrees says why an entry would go on to read one of the weights by itself, or
-// "". An entry that reads none of them has no say.
-func (j joint) disagrees(r weightReaders, has []joint) string {
+// disagrees says why an entry, which has joints with these names, would go on to
+// read one of the weights by itself, or "". An entry that reads none of them has no
+// say.
+func (j joint) disagrees(r weightReaders, has map[string]bool) string {
 	reads := func(op *ir.Op) bool { return len(r.uses.of[r.named[op.Args[1].Name]]) > 0 }
 	if !slices.ContainsFunc(j.ops, reads) {
 		return ""
 	}
-	if slices.ContainsFunc(has, func(o joint) bool { return o.String() == j.String() }) {
+	if has[j.String()] {
 		return ""
 	}
 	return fmt.Sprintf("%s are not products of one value in @%s, or not all that can be one", j, r.entry)
