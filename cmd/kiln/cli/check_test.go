@@ -46,7 +46,7 @@ func TestCheckOnHost(t *testing.T) {
 	for _, o := range r.Ops {
 		names = append(names, o.Op)
 	}
-	if !slices.Contains(names, "gate") || !slices.Contains(names, "moe_experts") || slices.Contains(names, "rope") || len(r.Decomp) < 4 {
+	if !slices.Contains(names, "gate") || !slices.Contains(names, "moe_experts_add") || slices.Contains(names, "rope") || len(r.Decomp) < 4 {
 		t.Errorf("ops %v, decomposed %v", names, r.Decomp)
 	}
 	text := kiln(t, append(args, "--op", "gate")...).ok(t).stdout
@@ -56,7 +56,7 @@ func TestCheckOnHost(t *testing.T) {
 		}
 	}
 	kiln(t, append(args, "--op", "gait")...).failed(t, exitUsage, `--op: no op and no loc "gait" in the graph: it has add, block_linear, `)
-	kiln(t, "check", "--model", flashConfig, "--entry", "decode", "--bind", "B=1,R=1,N=1,P=1", "--device", "host", "--op", "moe_experts").failed(t, exitRefused, "moe_experts: it has 6.44e+09 elements")
+	kiln(t, "check", "--model", flashConfig, "--entry", "decode", "--bind", "B=1,R=1,N=1,P=1", "--device", "host", "--op", "moe_experts_add").failed(t, exitRefused, "moe_experts_add: it has 6.44e+09 elements")
 }
 
 func TestCheckOfAFile(t *testing.T) {
