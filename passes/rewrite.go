@@ -202,7 +202,7 @@ func whose(by use) string {
 
 // build emits a replacement.
 func (p place) build(e *ir.Edit) error {
-	e.At(p.m.list[0].Loc)
+	e.AtOp(p.m.list[0])
 	out := p.rule.Build(e, p.m)
 	if err := e.Err(); err != nil {
 		return err

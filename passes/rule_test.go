@@ -56,6 +56,18 @@ func TestRewrite(t *testing.T) {
 	}
 }
 
+// What a rule makes stands, for later remarks, where the op did that it replaces.
+func TestRewriteKeepsThePlace(t *testing.T) {
+	m := module(t, "g.kir", "graph @g\ninput %x : f32[4]\n%0 = reshape %x {shape = [2, 2]} : f32[2,2]\n%1 = reshape %0 {shape = [1, 4]} : f32[1,4] loc(\"a\")\noutput y = %1\n")
+	out, err := fold(&Context{Module: m}, m.Entries[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if last := out.Ops[len(out.Ops)-1]; last.Where() != "g.kir:4:1 (a)" {
+		t.Errorf("the op stands at %q", last.Where())
+	}
+}
+
 // A rule that can never fit is an error, not a pass that does nothing.
 func TestRewriteChecksRules(t *testing.T) {
 	for want, change := range map[string]func(*Rule){
