@@ -61,8 +61,8 @@ type AttrDef struct {
 	AnyFloat bool // infinities and NaN are allowed
 }
 
-// check reports why v is not a legal value of the attribute.
-func (d *AttrDef) check(v any) error {
+// Check reports why v is not a legal value of the attribute.
+func (d *AttrDef) Check(v any) error {
 	if k, ok := kindOf(v); !ok || k != d.Kind {
 		return fmt.Errorf("%v (Go type %T) is not a valid %s", v, v, d.Kind)
 	}

@@ -7,6 +7,7 @@ import "fmt"
 type Builder struct {
 	g      *Graph
 	loc    string
+	pos    Pos
 	err    error
 	byName map[string]*Value // sigil + name -> input, weight or state
 }
@@ -31,7 +32,11 @@ func (b *Builder) fail(format string, args ...any) {
 }
 
 // At sets the loc of the ops that follow.
-func (b *Builder) At(loc string) { b.loc = loc }
+func (b *Builder) At(loc string) { b.loc, b.pos = loc, Pos{} }
+
+// AtOp gives the ops that follow the loc and the position of the op that they
+// stand for.
+func (b *Builder) AtOp(op *Op) { b.loc, b.pos = op.Loc, op.Pos }
 
 // Sym declares a symbol.
 func (b *Builder) Sym(name string) Dim {
@@ -90,7 +95,7 @@ func (b *Builder) Op(name string, attrs Attrs, args ...*Value) []*Value {
 			return placeholders(len(d.Results))
 		}
 	}
-	o, err := newOp(d, args, attrs, b.loc, Pos{})
+	o, err := newOp(d, args, attrs, b.loc, b.pos)
 	if err != nil {
 		b.fail("%s: %w", name, err)
 		return placeholders(len(d.Results))

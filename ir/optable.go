@@ -168,7 +168,7 @@ func (d *OpDef) check() error {
 		}
 		seen[a.Name] = true
 		if a.Default != nil {
-			if err := a.check(a.Default); err != nil {
+			if err := a.Check(a.Default); err != nil {
 				return fmt.Errorf("op %s: attribute %s: default %w", d.Name, a.Name, err)
 			}
 		}
@@ -234,7 +234,7 @@ func (d *OpDef) completeAttrs(given Attrs) (Attrs, error) {
 		if def == nil {
 			return nil, fmt.Errorf("has no attribute %q", a.Key)
 		}
-		if err := def.check(a.Val); err != nil {
+		if err := def.Check(a.Val); err != nil {
 			return nil, fmt.Errorf("attribute %s: %w", a.Key, err)
 		}
 		for _, b := range given[:i] {

@@ -55,6 +55,9 @@ func (c *Config) Check() error {
 		if !slices.ContainsFunc(Thresholds, func(t Threshold) bool { return t.Key == key }) {
 			return fmt.Errorf("unknown threshold %q: want one of %s", key, strings.Join(thresholdKeys(), ", "))
 		}
+		if c.Set[key] < 0 {
+			return fmt.Errorf("threshold %s=%d: want at least 0", key, c.Set[key])
+		}
 	}
 	if c.Bisect != nil && *c.Bisect < 0 {
 		return fmt.Errorf("bisect %d: want at least 0", *c.Bisect)

@@ -11,7 +11,7 @@ import (
 // included.
 func fold(c *Context, g *ir.Graph) (*ir.Graph, error) {
 	for {
-		out, err := rewrite(c, g, foldRules...)
+		out, err := Rewrite(c, g, foldRules...)
 		if err != nil || out == g {
 			return g, err
 		}

@@ -3,6 +3,7 @@ package passes
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/kiln-project/kiln/ir"
 )
@@ -11,7 +12,7 @@ import (
 // hc_pre and the norm of the next, be it of the same layer or not. The streams may
 // have other readers, such as the next hc_post or an output; y may not.
 func fuseHC(c *Context, g *ir.Graph) (*ir.Graph, error) {
-	out, err := rewrite(c, g, hcBorder)
+	out, err := Rewrite(c, g, hcBorder)
 	if err != nil {
 		return nil, err
 	}
@@ -53,9 +54,11 @@ var hcBorder = Rule{
 // fewTokens is the gate: a step of at most so many token rows.
 func fewTokens(c *Context, m *Match) string {
 	const key = "fuse-hc.max_tokens"
-	t, ok := m.Arg("pre", 0).Type.Dims[0].Const()
+	rows := m.Arg("pre", 0).Type.Dims[0]
+	t, ok := rows.Const()
 	if !ok {
-		return fmt.Sprintf("T unbound: whether it is within %s is not known", key)
+		syms := slices.Compact(slices.Sorted(slices.Values(rows.Symbols(nil))))
+		return fmt.Sprintf("%s unbound: whether %s is within %s is not known", strings.Join(syms, ", "), rows, key)
 	}
 	most, err := c.Threshold(key)
 	if err != nil {

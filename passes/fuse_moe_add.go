@@ -8,7 +8,7 @@ import (
 
 // fuseMoEAdd has moe_experts add the shared expert's output, which spares a pass
 // over the sum.
-func fuseMoEAdd(c *Context, g *ir.Graph) (*ir.Graph, error) { return rewrite(c, g, moeAdd) }
+func fuseMoEAdd(c *Context, g *ir.Graph) (*ir.Graph, error) { return Rewrite(c, g, moeAdd) }
 
 var moeAdd = Rule{
 	Pattern: Pattern{Op: "moe_experts", As: "moe", User: map[int]Pattern{0: {

@@ -10,11 +10,12 @@ import (
 // the normed result for products. It works on steps, where fusions that take a whole norm have had
 // their turn.
 func fuseNormQuant(c *Context, g *ir.Graph) (*ir.Graph, error) {
-	return rewrite(c, g, normQuantRules...)
+	return Rewrite(c, g, normQuantRules...)
 }
 
 // normQuantRules: the norm itself is stored only if something else reads it. The
-// second rule fits wherever the first does, and says why neither applies.
+// second rule fits wherever the first does, and says of every norm that is left
+// why neither applies.
 var normQuantRules = []Rule{
 	{
 		Pattern: Pattern{Op: "rms_norm", As: "norm", User: map[int]Pattern{0: {Op: "fake_quant", As: "quant", Where: forProducts}}},
@@ -26,6 +27,7 @@ var normQuantRules = []Rule{
 	},
 	{
 		Pattern: Pattern{Op: "rms_norm", As: "norm", Reader: map[int]Pattern{0: {Op: "fake_quant", As: "quant"}}},
+		Anchor:  true,
 		Gate:    func(_ *Context, m *Match) string { return forProducts(m, m.Op("quant")) },
 		Results: []Result{{"norm", 0}, {"quant", 0}},
 		Build: func(e *ir.Edit, m *Match) []*ir.Value {
@@ -35,6 +37,7 @@ var normQuantRules = []Rule{
 	},
 	{
 		Pattern: Pattern{Op: "hc_fused", As: "hc", Reader: map[int]Pattern{1: {Op: "fake_quant", As: "quant"}}},
+		Anchor:  true,
 		Gate:    func(_ *Context, m *Match) string { return forProducts(m, m.Op("quant")) },
 		Results: []Result{{"hc", 0}, {"hc", 1}, {"hc", 2}, {"hc", 3}, {"quant", 0}},
 		Build: func(e *ir.Edit, m *Match) []*ir.Value {

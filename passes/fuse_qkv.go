@@ -14,7 +14,7 @@ func fuseQKV(c *Context) error {
 	rule := twoProducts(readersOf(c.Module.Entries))
 	for i, g := range c.Module.Entries {
 		c.graph = g.Name
-		out, err := rewrite(c, g, rule)
+		out, err := Rewrite(c, g, rule)
 		if err != nil {
 			return err
 		}

@@ -8,7 +8,7 @@ import (
 
 // fuseRope makes one op of a row's way to the cache or to attention: norm, rope,
 // Hadamard rotation, cache rounding, as far as they follow each other.
-func fuseRope(c *Context, g *ir.Graph) (*ir.Graph, error) { return rewrite(c, g, ropeRules...) }
+func fuseRope(c *Context, g *ir.Graph) (*ir.Graph, error) { return Rewrite(c, g, ropeRules...) }
 
 // rowNorms are the norms before rope, with the op that has them; "" is none.
 var rowNorms = []struct{ norm, fused string }{

@@ -8,7 +8,7 @@ import (
 
 // fuseTopK makes one op of topk and the take_along of rows at what it chose: the
 // kernel that has an index has the row at hand.
-func fuseTopK(c *Context, g *ir.Graph) (*ir.Graph, error) { return rewrite(c, g, topkRows) }
+func fuseTopK(c *Context, g *ir.Graph) (*ir.Graph, error) { return Rewrite(c, g, topkRows) }
 
 var topkRows = Rule{
 	Pattern: Pattern{Op: "topk", As: "topk", User: map[int]Pattern{0: {

@@ -179,7 +179,7 @@ func (c *Context) apply(p *Pass, g *ir.Graph, step int) (*ir.Graph, error) {
 	out, err := protect(func() (*ir.Graph, error) { return p.Graph(c, g) })
 	e.Before, e.Took = g, time.Since(start)
 	if err == nil && out != g {
-		err = broken(ir.Verify(out))
+		err = verify(out)
 	}
 	if err == nil && c.Module.Config.VerifyEach {
 		if ir.Text(g) != before {
@@ -210,6 +210,9 @@ func (c *Context) module(p *Pass) error {
 	start := time.Now()
 	_, err := protect(func() (*ir.Graph, error) { return nil, p.Module(c) })
 	e.Took = time.Since(start)
+	if err == nil {
+		err = c.whole()
+	}
 	if err == nil && (p.On == Graphs || c.Module.Config.VerifyEach) {
 		err = c.verifyAll()
 	}
@@ -226,8 +229,32 @@ func (c *Context) module(p *Pass) error {
 // verifyAll verifies every graph of the module.
 func (c *Context) verifyAll() error {
 	for _, g := range c.Module.graphs() {
-		if err := broken(ir.Verify(g)); err != nil {
+		if err := verify(g); err != nil {
 			return err
+		}
+	}
+	return nil
+}
+
+// verify verifies what a pass left, which may be nothing.
+func verify(g *ir.Graph) error {
+	if g == nil {
+		return &bug{err: errors.New("left no graph")}
+	}
+	_, err := protect(func() (*ir.Graph, error) { return g, broken(ir.Verify(g)) })
+	return err
+}
+
+// whole finds entries and steps that a pass on the module left without a graph.
+func (c *Context) whole() error {
+	for i, g := range c.Module.Entries {
+		if g == nil {
+			return &bug{err: fmt.Errorf("left no graph as entry %d", i)}
+		}
+	}
+	for i, s := range c.Module.Steps {
+		if s == nil || s.Graph == nil {
+			return &bug{err: fmt.Errorf("left no graph as step %d", i)}
 		}
 	}
 	return nil

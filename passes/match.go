@@ -2,7 +2,9 @@ package passes
 
 import (
 	"fmt"
+	"maps"
 	"reflect"
+	"slices"
 	"sort"
 
 	"github.com/kiln-project/kiln/ir"
@@ -101,46 +103,58 @@ func (m *Match) match(p *Pattern, op *ir.Op) string {
 			return fmt.Sprintf("%s of %s is %v, want %v", a.Key, op.Def.Name, v, a.Val)
 		}
 	}
-	for i, v := range op.Args {
-		if dt, ok := p.DType[i]; ok && v.Type.DType != dt {
+	// The conditions decide on the walk, not what the op has: one on an operand of a
+	// repeated group that the op lacks does not hold.
+	for _, i := range slices.Sorted(maps.Keys(p.DType)) {
+		if why := hasOperand(op, i); why != "" {
+			return why
+		}
+		if dt, v := p.DType[i], op.Args[i]; v.Type.DType != dt {
 			return fmt.Sprintf("operand %d of %s is %s, want %s", i, op.Def.Name, v.Type, dt)
 		}
 	}
 	for _, i := range p.Weight {
+		if why := hasOperand(op, i); why != "" {
+			return why
+		}
 		if op.Args[i].Kind != ir.WeightValue {
 			return fmt.Sprintf("operand %d of %s is no weight", i, op.Def.Name)
 		}
 	}
-	for i := range op.Args {
-		if a, ok := p.Args[i]; ok {
-			if why := m.matchArg(&a, op, i); why != "" {
+	for _, around := range []struct {
+		list  map[int]Pattern
+		has   func(*ir.Op, int) string
+		match func(*Pattern, *ir.Op, int) string
+	}{
+		{p.Args, hasOperand, m.matchArg}, {p.User, hasResult, m.matchUser},
+		{p.Reader, hasResult, m.matchReader}, {p.Sibling, hasOperand, m.matchSibling},
+	} {
+		for _, i := range slices.Sorted(maps.Keys(around.list)) {
+			if why := around.has(op, i); why != "" {
 				return why
 			}
-		}
-	}
-	for i := range op.Results {
-		if u, ok := p.User[i]; ok {
-			if why := m.matchUser(&u, op, i); why != "" {
-				return why
-			}
-		}
-	}
-	for i := range op.Results {
-		if r, ok := p.Reader[i]; ok {
-			if why := m.matchReader(&r, op, i); why != "" {
-				return why
-			}
-		}
-	}
-	for i := range op.Args {
-		if s, ok := p.Sibling[i]; ok {
-			if why := m.matchSibling(&s, op, i); why != "" {
+			q := around.list[i]
+			if why := around.match(&q, op, i); why != "" {
 				return why
 			}
 		}
 	}
 	if p.Where != nil {
 		return p.Where(m, op)
+	}
+	return ""
+}
+
+func hasOperand(op *ir.Op, i int) string {
+	if i < 0 || i >= len(op.Args) {
+		return fmt.Sprintf("%s has no operand %d", op.Def.Name, i)
+	}
+	return ""
+}
+
+func hasResult(op *ir.Op, i int) string {
+	if i < 0 || i >= len(op.Results) {
+		return fmt.Sprintf("%s has no result %d", op.Def.Name, i)
 	}
 	return ""
 }

@@ -8,7 +8,7 @@ const perturbation = 1 + 1.0/(1<<20)
 // perturb multiplies the f32 results of every op that computes: what differs much
 // without it hangs on the last bits of its inputs. Results of ops that only move
 // data, pools among them, stay: their elements were multiplied where they were
-// made.
+// made. It declares no Limit: how far a result moves is what it is there to show.
 func perturb(_ *Context, g *ir.Graph) (*ir.Graph, error) {
 	e := ir.NewEdit(g)
 	for _, op := range g.Ops {

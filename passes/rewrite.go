@@ -39,18 +39,32 @@ type place struct {
 	at   int
 }
 
-// rewrite applies rules to a graph, each op taking part in one match at most;
-// rules are tried in order. It looks at every op once, whatever the depth of the
-// graph, and returns g itself if nothing fits.
-func rewrite(c *Context, g *ir.Graph, rules ...Rule) (*ir.Graph, error) {
+// Rewrite applies rules to a graph, for passes in this package and elsewhere. It
+// returns g itself if nothing fits, else a new version of it.
+//
+// Every op is looked at once, in order, and takes part in one match at most; of
+// several rules for an op the first that fits wins, so larger patterns go first.
+// What a rule makes is not matched again. A match is left alone, with a remark,
+// if Gate says so, or if the replacement has no place: a result that is not
+// replaced has another use, a pool may be written in between, or an operand is
+// made too late.
+//
+// A rule that could never fit, such as one that names an op or an attribute that
+// does not exist, is an error: else its absence would be silent.
+func Rewrite(c *Context, g *ir.Graph, rules ...Rule) (*ir.Graph, error) {
+	for i := range rules {
+		if err := rules[i].check(); err != nil {
+			return nil, fmt.Errorf("rule %d: %w", i, err)
+		}
+	}
 	u := usesOf(g)
-	taken := map[*ir.Op]bool{}
+	taken := map[*ir.Op]int{} // where the replacement of its match goes
 	at := map[int][]place{}
 	for _, op := range g.Ops {
 		c.visit()
 		for i := range rules {
 			r := &rules[i]
-			if op.Def.Name != r.Pattern.Op || taken[op] {
+			if _, gone := taken[op]; gone || op.Def.Name != r.Pattern.Op {
 				continue
 			}
 			m := &Match{ops: map[string]*ir.Op{}, u: u, c: c}
@@ -64,7 +78,7 @@ func rewrite(c *Context, g *ir.Graph, rules ...Rule) (*ir.Graph, error) {
 			}
 			where := 0
 			if why == "" {
-				where, why = r.fits(m)
+				where, why = r.fits(m, taken)
 			}
 			if why != "" {
 				if anchored {
@@ -73,7 +87,7 @@ func rewrite(c *Context, g *ir.Graph, rules ...Rule) (*ir.Graph, error) {
 				continue
 			}
 			for _, o := range m.list {
-				taken[o] = true
+				taken[o] = where
 			}
 			at[where] = append(at[where], place{r, m, where})
 			says := r.Says
@@ -94,16 +108,16 @@ func rewrite(c *Context, g *ir.Graph, rules ...Rule) (*ir.Graph, error) {
 				return nil, err
 			}
 		}
-		if !taken[op] {
+		if _, gone := taken[op]; !gone {
 			e.Copy(op)
 		}
 	}
 	return e.Finish()
 }
 
-func overlaps(m *Match, taken map[*ir.Op]bool) string {
+func overlaps(m *Match, taken map[*ir.Op]int) string {
 	for _, o := range m.list {
-		if taken[o] {
+		if _, gone := taken[o]; gone {
 			return fmt.Sprintf("%s at %s is part of another match", o.Def.Name, o.Where())
 		}
 	}
@@ -111,27 +125,50 @@ func overlaps(m *Match, taken map[*ir.Op]bool) string {
 }
 
 // fits finds where the replacement can stand: after all operands from outside of
-// the match, before all uses outside, and as late as that allows. The second
-// result is what is in the way.
-func (r *Rule) fits(m *Match) (at int, why string) {
+// the match, before all uses outside, and as late as that allows. Ops of other
+// matches stand where their replacement does. The second result is what is in the
+// way.
+func (r *Rule) fits(m *Match, taken map[*ir.Op]int) (at int, why string) {
 	u := m.u
 	inside := map[*ir.Op]bool{}
 	for _, o := range m.list {
 		inside[o] = true
 		at = max(at, u.index[o])
 	}
+	// Replacements at one index are built in the order of matching, this one last.
+	behind := func(o *ir.Op) int {
+		if i, gone := taken[o]; gone {
+			return i
+		}
+		return u.index[o] + 1
+	}
+	before := func(o *ir.Op) int {
+		if i, gone := taken[o]; gone {
+			return i - 1
+		}
+		return u.index[o]
+	}
 	replaced := map[*ir.Value]bool{}
 	for _, res := range r.Results {
 		replaced[m.ops[res.As].Results[res.Index]] = true
 	}
 	after := 0
+	var read, write *ir.Op // the last reader outside of a pool that the match writes
 	for _, o := range m.list {
 		for _, a := range o.Args {
 			if a.Kind == ir.OpResult && !inside[a.Op] {
-				after = max(after, u.index[a.Op]+1)
+				after = max(after, behind(a.Op))
 			}
 			if isPool(a) { // another op may write the pool later on
 				at = min(at, u.index[o])
+			}
+		}
+		if o.Def.Name == "scatter_rows" && isPool(o.Args[0]) {
+			for _, by := range u.of[o.Args[0]] {
+				m.c.visit()
+				if by.op != nil && !inside[by.op] && (read == nil || behind(by.op) > behind(read)) {
+					read, write = by.op, o
+				}
 			}
 		}
 		for i, v := range o.Results {
@@ -142,13 +179,16 @@ func (r *Rule) fits(m *Match) (at int, why string) {
 				case !replaced[v]:
 					return 0, fmt.Sprintf("result %s of %s at %s has another use%s", o.Def.Results[i], o.Def.Name, o.Where(), whose(by))
 				case by.op != nil:
-					at = min(at, u.index[by.op])
+					at = min(at, before(by.op))
 				}
 			}
 		}
 	}
 	if after > at {
 		return 0, "an operand is made after the first use of a result"
+	}
+	if read != nil && behind(read) > at {
+		return 0, fmt.Sprintf("%s at %s reads the pool that %s at %s writes, and comes first", read.Def.Name, read.Where(), write.Def.Name, write.Where())
 	}
 	return at, ""
 }
@@ -162,7 +202,7 @@ func whose(by use) string {
 
 // build emits a replacement.
 func (p place) build(e *ir.Edit) error {
-	e.At(p.m.list[0].Loc)
+	e.AtOp(p.m.list[0])
 	out := p.rule.Build(e, p.m)
 	if err := e.Err(); err != nil {
 		return err

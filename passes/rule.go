@@ -9,27 +9,6 @@ import (
 	"github.com/kiln-project/kiln/ir"
 )
 
-// Rewrite applies rules to a graph, for passes in this package and elsewhere. It
-// returns g itself if nothing fits, else a new version of it.
-//
-// Every op is looked at once, in order, and takes part in one match at most; of
-// several rules for an op the first that fits wins, so larger patterns go first.
-// What a rule makes is not matched again. A match is left alone, with a remark,
-// if Gate says so, or if the replacement has no place: a result that is not
-// replaced has another use, a pool may be written in between, or an operand is
-// made too late.
-//
-// A rule that could never fit, such as one that names an op or an attribute that
-// does not exist, is an error: else its absence would be silent.
-func Rewrite(c *Context, g *ir.Graph, rules ...Rule) (*ir.Graph, error) {
-	for i := range rules {
-		if err := rules[i].check(); err != nil {
-			return nil, fmt.Errorf("rule %d: %w", i, err)
-		}
-	}
-	return rewrite(c, g, rules...)
-}
-
 // check finds what is wrong with a rule, whatever the graph.
 func (r *Rule) check() error {
 	named := map[string]*ir.OpDef{}
@@ -39,7 +18,7 @@ func (r *Rule) check() error {
 	switch {
 	case r.Build == nil:
 		return errors.New("has no Build")
-	case r.Says == "":
+	case r.Says == "" && r.Tells == nil:
 		return errors.New("has no text for the remark (Says)")
 	case len(r.Results) == 0:
 		return errors.New("replaces no result (Results)")
@@ -67,30 +46,42 @@ func (p *Pattern) check(named map[string]*ir.OpDef) error {
 	}
 	named[p.As] = d
 	for _, a := range p.Attrs {
-		if !slices.ContainsFunc(d.Attrs, func(have ir.AttrDef) bool { return have.Name == a.Key }) {
+		i := slices.IndexFunc(d.Attrs, func(have ir.AttrDef) bool { return have.Name == a.Key })
+		if i < 0 {
 			return fmt.Errorf("%s has no attribute %q", d.Name, a.Key)
+		}
+		if err := d.Attrs[i].Check(a.Val); err != nil {
+			return fmt.Errorf("attribute %q of %s: %w", a.Key, d.Name, err)
 		}
 	}
 	if err := p.checkOperands(d); err != nil {
 		return err
 	}
-	for _, list := range []map[int]Pattern{p.Args, p.User, p.Reader, p.Sibling} {
+	for k, list := range []map[int]Pattern{p.Args, p.User, p.Reader, p.Sibling} {
 		for _, i := range slices.Sorted(maps.Keys(list)) {
 			q := list[i]
 			if err := q.check(named); err != nil {
 				return err
+			}
+			// All but a definition read the value, as their operand Arg.
+			if d, err := ir.Lookup(q.Op); err == nil && k > 0 && !mayHaveOperand(d, q.Arg) {
+				return fmt.Errorf("%s has no operand %d", d.Name, q.Arg)
 			}
 		}
 	}
 	return nil
 }
 
+func mayHaveOperand(d *ir.OpDef, i int) bool {
+	n := len(d.Operands)
+	return i >= 0 && (i < n || n > 0 && d.Operands[n-1].Repeat)
+}
+
 // checkOperands finds indices that the op does not have.
 func (p *Pattern) checkOperands(d *ir.OpDef) error {
 	operands := slices.Concat(p.Weight, slices.Sorted(maps.Keys(p.DType)), slices.Sorted(maps.Keys(p.Args)), slices.Sorted(maps.Keys(p.Sibling)))
-	repeats := len(d.Operands) > 0 && d.Operands[len(d.Operands)-1].Repeat
 	for _, i := range operands {
-		if i < 0 || i >= len(d.Operands) && !repeats {
+		if !mayHaveOperand(d, i) {
 			return fmt.Errorf("%s has no operand %d", d.Name, i)
 		}
 	}

@@ -31,6 +31,13 @@ func TestRunOneReportsThePass(t *testing.T) {
 		{Pass{Name: "fails", Graph: func(*Context, *ir.Graph) (*ir.Graph, error) { return nil, errors.New("no") }}, "pass fails: no"},
 		{Pass{Name: "panics", Graph: func(_ *Context, g *ir.Graph) (*ir.Graph, error) { return g, fmt.Errorf("%v", g.Ops[9]) }}, "pass panics: panic: runtime error: index out of range"},
 		{Pass{Name: "breaks", Graph: broken}, "pass breaks: left a broken graph: step.kir:4:1: graph @step: "},
+		{Pass{Name: "none", Graph: func(*Context, *ir.Graph) (*ir.Graph, error) { return nil, nil }}, "pass none: left no graph"},
+		{Pass{Name: "no-op", Graph: func(_ *Context, g *ir.Graph) (*ir.Graph, error) {
+			return &ir.Graph{Name: g.Name, Inputs: []*ir.Value{nil}}, nil
+		}}, "pass no-op: "},
+		{Pass{Name: "no-entry", Module: func(c *Context) error { c.Module.Entries[0] = nil; return nil }}, "pass no-entry: left no graph as entry 0"},
+		{Pass{Name: "no-step", On: Steps, Module: func(c *Context) error { c.Module.Steps = []*Step{nil}; return nil }}, "pass no-step: left no graph as step 0"},
+		{Pass{Name: "empty-step", On: Steps, Module: func(c *Context) error { c.Module.Steps = []*Step{{}}; return nil }}, "pass empty-step: left no graph as step 0"},
 		{Pass{Name: "breaks-pack", Module: func(c *Context) error { c.Module.Pack = &ir.Graph{Name: PackGraph}; return nil }}, "pass breaks-pack: left a broken graph: graph @pack: "},
 	} {
 		m := module(t, "step.kir", oneOp)

@@ -200,6 +200,7 @@ func TestOptErrors(t *testing.T) {
 		{[]string{"--disable-pass", "bind"}, twice, 2, []string{"pass bind is required"}},
 		{[]string{"--set", "x"}, twice, 2, []string{`--set "x": want KEY=VALUE`}},
 		{[]string{"--set", "x=1,x=2"}, twice, 2, []string{`x is set to 1 and to 2`}},
+		{[]string{"--set", "fuse-hc.max_tokens=-7"}, twice, 2, []string{`threshold fuse-hc.max_tokens=-7: want at least 0`}},
 		{[]string{"--set", "x=1"}, twice, 2, []string{`unknown threshold "x"`}},
 		{[]string{"--bisect", "-1"}, twice, 2, []string{"bisect -1: want at least 0"}},
 		{[]string{"--bind", "T"}, twice, 2, []string{`--bind "T": want SYMBOL=N`}},
@@ -241,6 +242,7 @@ func TestReproducer(t *testing.T) {
 	}{
 		{[]string{"--passes", "cse,test-panic"}, "kiln-reproducer-test-panic-step.kir", []string{"pass test-panic: panic: runtime error", "//   at cli.init"}},
 		{[]string{"--passes", "test-break", "--shuffle", "3"}, "kiln-reproducer-test-break-step.kir", []string{"left a broken graph"}},
+		{[]string{"--passes", "test-nil"}, "kiln-reproducer-test-nil-step.kir", []string{"pass test-nil: left no graph"}},
 		{[]string{"--passes", "test-in-place", "--verify-each", "--target", "gfx942"}, "kiln-reproducer-test-in-place-step.kir", []string{"changed the graph", " --target gfx942 --verify-each\n"}},
 		{[]string{"--passes", "test-module-panic"}, "kiln-reproducer-test-module-panic-module.kir", []string{"no module"}},
 		{[]string{"--passes", "test-panic", "--dump-dir", "d"}, "d/kiln-reproducer-test-panic-step.kir", nil},
@@ -265,7 +267,7 @@ func TestReproducer(t *testing.T) {
 	for _, args := range [][]string{{"--passes", "test-error"}, {"--passes", "cse"}} {
 		kilnWith(t, nil, twice, append([]string{"opt"}, args...)...)
 	}
-	if files, err := filepath.Glob("*.kir"); err != nil || len(files) != 4 {
+	if files, err := filepath.Glob("*.kir"); err != nil || len(files) != 5 {
 		t.Errorf("files %v, error %v", files, err)
 	}
 }

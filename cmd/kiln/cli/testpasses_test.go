@@ -19,6 +19,7 @@ func init() {
 			b.Ops = nil
 			return &b, nil
 		}},
+		{Name: "test-nil", Doc: "Leaves no graph.", Graph: func(*passes.Context, *ir.Graph) (*ir.Graph, error) { return nil, nil }},
 		{Name: "test-error", Doc: "Fails.", Graph: func(*passes.Context, *ir.Graph) (*ir.Graph, error) {
 			return nil, fmt.Errorf("not today")
 		}},
