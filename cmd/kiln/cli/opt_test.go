@@ -287,6 +287,8 @@ func TestReproducerOfRun(t *testing.T) {
 	t.Chdir(t.TempDir())
 	kiln(t, "run", "--model", model, "--prompt", "x", "--passes", "test-break").failed(t, exitFailed, "pass test-break: left a broken graph", "try: kiln opt kiln-reproducer-test-break-prefill.kir --passes test-break\n")
 	kiln(t, "opt", "kiln-reproducer-test-break-prefill.kir", "--passes", "test-break").failed(t, exitFailed, "pass test-break: left a broken graph")
+	kiln(t, "run", "--model", model, "--prompt", "x", "--passes", "test-pack-panic").failed(t, exitFailed, "panic: a pack graph", "try: kiln opt kiln-reproducer-test-pack-panic-prefill.kir --passes test-pack-panic\n")
+	kiln(t, "opt", "kiln-reproducer-test-pack-panic-prefill.kir", "--passes", "test-pack-panic").failed(t, exitFailed, "panic: a pack graph")
 	kiln(t, "explain", "--model", model, "--target", "gfx942", "--passes", "test-step-panic").
 		failed(t, exitFailed, "pass test-step-panic: panic: no step", "try: kiln opt kiln-reproducer-test-step-panic-decode.kir --passes test-step-panic --target gfx942\n")
 	kiln(t, "opt", "kiln-reproducer-test-step-panic-decode.kir", "--passes", "test-step-panic", "--target", "gfx942").failed(t, exitFailed, "panic: no step")

@@ -30,6 +30,9 @@ func reproduce(f *flags, err error) error {
 	graphs, of := p.Given, "module"
 	if p.Before != nil {
 		graphs, of = []*ir.Graph{p.Before}, p.Before.Name
+		if p.Pack != nil { // a pass may look at it
+			graphs = append(graphs, p.Pack)
+		}
 	}
 	if row, lerr := passes.Lookup(p.Pass); lerr != nil || p.Before == nil && row.On == passes.Steps {
 		return err // no pass that opt runs
