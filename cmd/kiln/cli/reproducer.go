@@ -40,7 +40,7 @@ func reproduce(f *flags, err error) error {
 	path := filepath.Join(f.text("dump-dir"), fmt.Sprintf("kiln-reproducer-%s-%s.kir", p.Pass, of))
 	command := fmt.Sprintf("kiln opt %s --passes %s%s", path, p.Pass, passContext(p))
 	var b strings.Builder
-	fmt.Fprintf(&b, "// %s\n// pass %s: %s\n", command, p.Pass, strings.ReplaceAll(p.Err.Error(), "\n", "\n// "))
+	fmt.Fprintf(&b, "// %s\n// pass %s: %s\n", commandLine(command), p.Pass, strings.ReplaceAll(p.Err.Error(), "\n", "\n// "))
 	for _, call := range p.Stack {
 		fmt.Fprintf(&b, "//   at %s\n", call)
 	}
