@@ -119,7 +119,7 @@ func TestRoundsInside(t *testing.T) {
 		got[o.def.Name] = o.roundsInside
 	}
 	for name, want := range map[string]bool{
-		"expert": true, "moe_experts": true, "indexer_scores": true,
+		"expert": true, "moe_experts_add": true, "indexer_scores": true,
 		"linear": false, "block_linear": false, "rms_norm": false, "sparse_attention": false, "hc_post": false,
 	} {
 		if have, ok := got[name]; !ok || have != want {
