@@ -73,6 +73,7 @@ type OpsReport struct {
 	Ops        []*OpResult   `json:"ops"`
 	Layers     []*Layer      `json:"layers"`
 	Decomposed []*Decomposed `json:"decomposed,omitempty"`
+	Whole      *Whole        `json:"whole,omitempty"` // nil with Only, and with Generated
 	Breaches   []Breach      `json:"breaches"`
 	// Generated: the graph is too large for the evaluator, so that ops had made-up
 	// operands only.
@@ -89,7 +90,7 @@ func (e *UnknownOp) Error() string {
 // Ops runs every op of the entry, after all passes, on the device, and compares
 // it with the evaluator: first on the values that the evaluator has there, so that
 // errors do not pile up and every choice is the reference's, then on operands of
-// every Case.
+// every Case. Then the whole entry runs as one plan and must equal its ops.
 func Ops(ctx context.Context, s *Subject, c OpsConfig) (*OpsReport, error) {
 	s.Module.Target = c.Target.ForPasses()
 	list, err := s.versions()
@@ -168,6 +169,11 @@ func (k *opsCheck) run(ctx context.Context, g *ir.Graph) error {
 	}
 	if err := k.generated(ctx, chosen.list, sites); err != nil {
 		return err
+	}
+	if k.cfg.Only == "" { // tooLarge was returned
+		if err := k.whole(ctx, g, sites); err != nil {
+			return err
+		}
 	}
 	k.finish()
 	return nil

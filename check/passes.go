@@ -108,7 +108,7 @@ func (s *Subject) versions() ([]version, error) {
 	if g == nil {
 		return nil, fmt.Errorf("no entry %q", s.Entry)
 	}
-	list := []version{{graph: g}}
+	list := []version{{graph: g, pack: m.Pack}}
 	backend := &noBackend{}
 	heard := m.Config.Trace
 	m.Config.Trace = func(e passes.Event) {
@@ -117,6 +117,9 @@ func (s *Subject) versions() ([]version, error) {
 		}
 		if backend.asked { // what the target makes of the graph is no new graph
 			backend.asked = false
+			return
+		}
+		if e.Err != nil { // there is no After; the manager returns the error
 			return
 		}
 		last := list[len(list)-1]

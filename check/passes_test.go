@@ -1,10 +1,14 @@
 package check
 
 import (
+	"errors"
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/kiln-project/kiln/ir"
+	"github.com/kiln-project/kiln/ir/eval"
 	"github.com/kiln-project/kiln/passes"
 )
 
@@ -13,6 +17,8 @@ var planted = []passes.Pass{
 	{Name: "plant-constant", Doc: "Makes every constant that is not 0 larger.", Off: true, Graph: largerConstants},
 	{Name: "plant-step", Doc: "The same, on steps.", Off: true, On: passes.Steps, Graph: largerConstants},
 	{Name: "plant-declared", Doc: "The same, and says so.", Off: true, Graph: largerConstants, Limit: ir.Limit{Kind: ir.AbsF32, Bound: 1}},
+	{Name: "plant-error", Doc: "Fails.", Off: true, Graph: func(*passes.Context, *ir.Graph) (*ir.Graph, error) { return nil, errors.New("not today") }},
+	{Name: "plant-module-error", Doc: "Fails.", Off: true, Module: func(*passes.Context) error { return errors.New("not today") }},
 }
 
 func largerConstants(_ *passes.Context, g *ir.Graph) (*ir.Graph, error) {
@@ -111,5 +117,54 @@ func TestPassesTakeNoGraphWithoutInputsThatFit(t *testing.T) {
 	s := parsed(t, "graph @d\ninput %x : i32[64]\n%0 = const {value = 1.0, dtype = i32} : i32[]\n%1 = div %0, %x : i32[64]\noutput y = %1\n", nil)
 	if _, _, err := Passes(t.Context(), s); err == nil || !strings.Contains(err.Error(), "seed 0, case random") {
 		t.Errorf("error %v", err)
+	}
+}
+
+// The pack graph that a module comes with makes the packed weights of the graph as
+// built, too.
+func TestPassesWithAPackGraph(t *testing.T) {
+	gs, err := ir.Parse("test.kir", `graph @g
+input %x : f32[2,3]
+weight @packed.w : f32[2,3]
+%0 = mul %x, @packed.w : f32[2,3]
+%1 = mul %x, @packed.w : f32[2,3]
+%2 = add %0, %1 : f32[2,3]
+output y = %2
+graph @pack
+weight @w : f32[3,2]
+%0 = transpose @w {perm = [1, 0]} : f32[2,3]
+output packed.w = %0
+`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &Subject{Module: &passes.Module{Entries: gs[:1], Pack: gs[1]}, Entry: "g", Weights: unpacked{NewRandom(0, gs...)}, Make: Fill, Seeds: 1}
+	results, breaches, err := Passes(t.Context(), s)
+	if err != nil || len(breaches) > 0 {
+		t.Fatal(err, breaches)
+	}
+	if !slices.ContainsFunc(results, func(r PassResult) bool { return r.Pass == "cse" && r.Changed }) {
+		t.Errorf("cse changed nothing: %+v", results)
+	}
+}
+
+// unpacked has no packed weights.
+type unpacked struct{ *Random }
+
+func (u unpacked) Weight(name string, typ ir.Type) (*eval.Tensor, error) {
+	if strings.HasPrefix(name, passes.PackedPrefix) {
+		return nil, fmt.Errorf("%s is not in the checkpoint", name)
+	}
+	return u.Random.Weight(name, typ)
+}
+
+// A pass that fails is an error, on a graph and on the module.
+func TestPassesThatFail(t *testing.T) {
+	for _, pass := range []string{"plant-error", "plant-module-error"} {
+		s := parsed(t, scaled, map[string]int{"T": 5})
+		s.Module.Config.Only = []string{pass}
+		if _, _, err := Passes(t.Context(), s); err == nil || err.Error() != "pass "+pass+": not today" {
+			t.Errorf("error %v", err)
+		}
 	}
 }

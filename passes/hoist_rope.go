@@ -2,6 +2,8 @@ package passes
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/kiln-project/kiln/ir"
 )
@@ -112,11 +114,23 @@ func (h *ropeHoister) isTable(v *ir.Value) bool {
 	return v.Kind == ir.WeightValue && h.tables[v.Name] != ""
 }
 
+// untraced reports whether v is a packed weight that the pack graph does not make,
+// as in a graph that was printed without its pack graph.
+func untraced(pack *ir.Graph, v *ir.Value) bool {
+	if v.Kind != ir.WeightValue || !strings.HasPrefix(v.Name, PackedPrefix) {
+		return false
+	}
+	return pack == nil || !slices.ContainsFunc(pack.Outputs, func(o ir.Output) bool { return o.Name == v.Name })
+}
+
 // classify finds equal ops, and the gathers that can go to the top.
 func (h *ropeHoister) classify(c *Context, g *ir.Graph) (gathers []*ir.Op) {
 	number, first := map[*ir.Value]int{}, map[string]*ir.Op{}
 	for _, op := range g.Ops {
 		gather := op.Def.Name == "gather_rows" && h.isTable(op.Args[0])
+		if op.Def.Name == "gather_rows" && untraced(c.Module.Pack, op.Args[0]) {
+			c.Remark(Missed, op, "no pack graph says what %s is made of: it may be a rope table", op.Args[0])
+		}
 		args := op.Args
 		if gather {
 			args = args[1:]

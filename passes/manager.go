@@ -39,6 +39,7 @@ type Error struct {
 	Pass   string
 	Before *ir.Graph   // the graph that it was given, if it was given one
 	Given  []*ir.Graph // those that a pass on the module was given
+	Pack   *ir.Graph   // the pack graph that there was beside Before, if any
 	Module *Module     // whose target and config it ran with
 	// Bug: it panicked or left a broken graph, which is never the user's doing.
 	Bug   bool
@@ -262,6 +263,9 @@ func (c *Context) whole() error {
 
 func (c *Context) failed(p *Pass, before *ir.Graph, given []*ir.Graph, err error) error {
 	out := &Error{Pass: p.Name, Before: before, Given: given, Module: c.Module, Err: err}
+	if before != nil {
+		out.Pack = c.Module.Pack
+	}
 	var b *bug
 	if errors.As(err, &b) {
 		out.Bug, out.Stack = true, b.stack

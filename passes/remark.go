@@ -2,6 +2,7 @@ package passes
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/kiln-project/kiln/ir"
 )
@@ -28,12 +29,14 @@ const (
 	Analysis RemarkKind = "analysis"
 )
 
+// String is one line, whatever a loc holds.
 func (r Remark) String() string {
 	where := r.Loc
 	if r.Pos != "" {
 		where = r.Pos
 	}
-	return fmt.Sprintf("%s: %s @%s %s: %s: %s", r.Kind, r.Pass, r.Graph, where, r.Op, r.Text)
+	text := fmt.Sprintf("%s: %s @%s %s: %s: %s", r.Kind, r.Pass, r.Graph, where, r.Op, r.Text)
+	return strings.NewReplacer("\n", `\n`, "\r", `\r`).Replace(text)
 }
 
 // Remark notes something about an op.

@@ -523,3 +523,70 @@ func TestRandomGraphs(t *testing.T) {
 		dev.Close()
 	}
 }
+
+// Long chains of elementwise ops of one format, of which the last value alone is an
+// output: what is between them stays in registers, and must be rounded as a store
+// would round it.
+func TestRandomChains(t *testing.T) {
+	const count, ops = 2, 30
+	var graphs []*ir.Graph
+	var inputs []map[string]*eval.Tensor
+	for _, dt := range floatTypes {
+		for i := range count {
+			r := rand.New(rand.NewPCG(7, uint64(i)))
+			b := ir.NewBuilder("chain")
+			in := map[string]*eval.Tensor{}
+			var leaves []*ir.Value
+			for j := range 3 {
+				x := random(t, r, ordinary, dt, 3, 34)
+				name := fmt.Sprintf("x%d", j)
+				in[name] = x
+				leaves = append(leaves, b.Input(name, x.Type()))
+			}
+			// Sums and products stay of ordinary size, so that every rounding shows.
+			v := leaves[0]
+			for range ops {
+				other := pickOne(r, leaves...)
+				switch r.IntN(5) {
+				case 0:
+					v = b.Bin("sub", v, other)
+				case 1:
+					v = b.Bin("mul", v, b.Scalar(dt, 0.8125))
+				case 2:
+					v = b.Bin("add", b.Op1("neg", nil, v), other)
+				case 3:
+					v = b.Op1("select", nil, b.Bin("lt", v, other), b.Bin("add", v, other), b.Bin("mul", v, b.Scalar(dt, 0.59375)))
+				case 4:
+					v = b.Bin("div", b.Bin("add", v, other), b.Scalar(dt, 1.5))
+				}
+			}
+			b.Output("last", v)
+			g, err := b.Finish()
+			if err != nil {
+				t.Fatal(err)
+			}
+			graphs, inputs = append(graphs, g), append(inputs, in)
+		}
+	}
+	for _, name := range bothHosts {
+		dev, plans := load(t, name, graphs...)
+		for i, g := range graphs {
+			if got, most := len(plans[i].Launches), len(g.Ops)/2; got > most {
+				t.Errorf("%s: graph %d: %d ops are %d launches: no chains", name, i, len(g.Ops), got)
+			}
+			p, err := eval.Compile(g, eval.NewConsts(nil))
+			if err != nil {
+				t.Fatal(err)
+			}
+			want, err := p.Run(inputs[i], nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, _ := execute(t, dev, plans[i], inputs[i], nil)
+			if diff := exact.compare(want["last"], got["last"]); diff != "" {
+				t.Errorf("%s: graph %d: %s\n%s", name, i, diff, ir.Text(g))
+			}
+		}
+		dev.Close()
+	}
+}

@@ -117,7 +117,7 @@ func TestTutorial(t *testing.T) {
 	}
 	source := ""
 	for _, name := range []string{"kiln", "custompass"} {
-		source += "\n" + masked(as(t, name, "dump", "--model", tinyModel, "--entry", "decode", "--batch", "1"))
+		source += "\n" + masked(as(t, name, "dump", "--model", tinyModel, "--entry", "decode"))
 	}
 	for _, pattern := range []string{"*.go", "mypasses/*.go"} {
 		files, err := filepath.Glob(pattern)

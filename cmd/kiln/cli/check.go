@@ -16,8 +16,11 @@ outputs and pools must be equal bit for bit, unless the pass declares a limit.
 
 On host it compiles every different op of the entry after the passes, once, and
 runs it with the evaluator's values of its operands: what comes out is held to the
-op table's limit, choices by validity. Then each op runs on made-up operands.
-With --op it compares ops with their decompositions on the device as well.
+op table's limit, choices by validity. Then each op runs on made-up operands, and
+the whole entry as one plan: its outputs and pools must be, bit for bit, what its
+ops give when the device runs them one by one.
+With --op it compares some ops only, with their decompositions on the device as
+well, and no whole entry.
 
 A model takes its checkpoint's weights if the folder has them, else random ones;
 a graph of a FILE.kir has random ones. --bind gives every symbol its integer.`
@@ -34,6 +37,7 @@ type checkResult struct {
 	Ops     []*check.OpResult   `json:"ops,omitempty"`
 	Layers  []*check.Layer      `json:"layers,omitempty"`
 	Decomp  []*check.Decomposed `json:"decomposed,omitempty"`
+	Whole   *check.Whole        `json:"whole,omitempty"`
 	Note    string              `json:"note,omitempty"`
 	Breach  []check.Breach      `json:"breaches"`
 	OK      bool                `json:"ok"`
@@ -121,7 +125,7 @@ func checkOps(e *env, f *flags, dev device, s *subject, res *checkResult, progre
 	if err != nil {
 		return err
 	}
-	res.Ops, res.Layers, res.Decomp, res.Breach, res.Note = r.Ops, r.Layers, r.Decomposed, r.Breaches, r.Generated
+	res.Ops, res.Layers, res.Decomp, res.Whole, res.Breach, res.Note = r.Ops, r.Layers, r.Decomposed, r.Whole, r.Breaches, r.Generated
 	return nil
 }
 
@@ -157,7 +161,7 @@ func showAgain(f *flags, args []string, b check.Breach, res checkResult) string 
 		line = append(line, "--bind", bindingText(res.Bind))
 	}
 	line = append(line, "--device", res.Device)
-	if res.Device != "ref" {
+	if res.Device != "ref" && b.What != check.WholeGraph { // of the whole graph there is no part to run
 		line = append(line, "--op", b.What)
 	}
 	return strings.Join(append(line, "--seeds", fmt.Sprint(b.Seed+1)), " ")

@@ -76,6 +76,10 @@ func printOps(w io.Writer, r checkResult) {
 	for _, l := range r.Layers {
 		fmt.Fprintf(w, "%s\t%.2g\t%s\t%s\n", l.Layer, l.Cos, l.Op, l.Loc)
 	}
+	if r.Whole != nil {
+		fmt.Fprintf(w, "\nthe whole graph\tlaunches\tvalues\tdiffer\tverdict\n")
+		fmt.Fprintf(w, "against its ops one by one on the device\t%d\t%d\t%d\t%s\n", r.Whole.Launches, r.Whole.Values, r.Whole.Differ, verdict(r.Whole.OK))
+	}
 	if len(r.Decomp) > 0 {
 		fmt.Fprintln(w, "\nagainst its decomposition on the device\tshapes\tvalues\tdiffer\tmax abs\t1-cos")
 	}

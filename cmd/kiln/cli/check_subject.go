@@ -69,9 +69,14 @@ func (s *subject) fromFile(f *flags, path string) error {
 	if err != nil {
 		return err
 	}
-	if s.Module.Entries, err = ir.Parse(path, string(text)); err != nil {
+	m, err := parseModule(path, string(text))
+	if err != nil {
 		return err
 	}
+	if len(m.Entries) == 0 {
+		return refuse(fmt.Errorf("%s has the pack graph alone: check is about an entry", path), "")
+	}
+	s.Module.Entries, s.Module.Pack = m.Entries, m.Pack
 	return s.choose(f)
 }
 
@@ -182,7 +187,11 @@ func (s *subject) makers(f *flags, g *ir.Graph) error {
 		}
 	}
 	if s.weights == "random" {
-		s.Weights = check.NewRandom(0, g)
+		graphs := []*ir.Graph{g}
+		if s.Module.Pack != nil {
+			graphs = append(graphs, s.Module.Pack)
+		}
+		s.Weights = check.NewRandom(0, graphs...)
 		return nil
 	}
 	file, err := weights.Open(f.text("model"))

@@ -77,6 +77,29 @@ func TestCheckOfAFile(t *testing.T) {
 	}
 }
 
+// A graph @pack of the file is the pack graph, as it is to opt.
+func TestCheckOfAFileWithAPackGraph(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "packed.kir")
+	write := func(text string) {
+		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const pack = "graph @pack\nweight @w : f32[2]\n%0 = neg @w : f32[2]\noutput packed.w = %0\n"
+	write("graph @a\nweight @packed.w : f32[2]\ninput %x : f32[2]\n%0 = mul %x, @packed.w : f32[2]\noutput y = %0\n" + pack)
+	if out := kiln(t, "check", file).ok(t).stdout; !strings.HasPrefix(out, "a on ref: random weights, ") { // the only entry
+		t.Errorf("standard output %q", out)
+	}
+	kiln(t, "check", file, "--entry", "pack").failed(t, exitUsage, `--entry: no entry "pack": want one of a`)
+	write(pack)
+	kiln(t, "check", file).failed(t, exitRefused, "has the pack graph alone: check is about an entry")
+}
+
+// A pass that fails is an error, as it is to opt.
+func TestCheckOfAPassThatFails(t *testing.T) {
+	kiln(t, append(slices.Clone(tinyDecode), "--passes", "test-error")...).failed(t, exitFailed, "kiln: pass test-error: not today")
+}
+
 func TestCheckUsage(t *testing.T) {
 	for _, tc := range []struct {
 		args   []string
@@ -136,5 +159,9 @@ func TestCheckBreach(t *testing.T) {
 		if text := out.String(); strings.Count(text, "beyond the limit: "+first) != mostBreaches || !strings.HasSuffix(text, "and 2 more; --json has them\n") {
 			t.Errorf("standard output %q", text)
 		}
+	}
+	again := showAgain(f, nil, check.Breach{What: check.WholeGraph}, checkResult{Device: "host"})
+	if want := "kiln check --model m --entry decode --device host --seeds 1"; again != want { // no --op
+		t.Errorf("the whole graph again: %q", again)
 	}
 }

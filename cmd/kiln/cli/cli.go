@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -61,11 +62,24 @@ type env struct {
 	started time.Time
 }
 
+// program is the name of this program in command lines that it prints: passes of a
+// program of one's own are in that program alone.
+var program = "kiln"
+
+// commandLine has this program's name in a command line that is written as kiln's.
+func commandLine(text string) string {
+	if rest, ok := strings.CutPrefix(text, "kiln "); ok {
+		return program + " " + rest
+	}
+	return text
+}
+
 // Main runs the command line of this process and returns the exit code. A program
 // of one's own registers its passes, ops and kernel forms, then calls it; LLVM's
 // workers are children of that program, and Main serves them too.
 func Main() int {
 	llvm.MaybeServeWorker(os.Args) // first: a worker is no command
+	program = filepath.Base(os.Args[0])
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop) // a second signal ends the process at once
@@ -98,7 +112,7 @@ func tell(w io.Writer, err error) int {
 	}
 	fmt.Fprintf(w, "kiln: %s\n", oneLine(err))
 	if hint != "" {
-		fmt.Fprintf(w, "  try: %s\n", hint)
+		fmt.Fprintf(w, "  try: %s\n", commandLine(hint))
 	}
 	return code
 }

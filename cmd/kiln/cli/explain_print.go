@@ -15,7 +15,7 @@ func (x *explanation) print(w io.Writer) error {
 	for _, sym := range slices.Sorted(maps.Keys(x.Bind)) {
 		bind = append(bind, fmt.Sprintf("%s=%d", sym, x.Bind[sym]))
 	}
-	fmt.Fprintf(w, "%s for %s, %s; floor times of %s\n\n", x.Entry, x.Target, strings.Join(bind, " "), cell(x.Card))
+	fmt.Fprintf(w, "%s for %s, %s; %s\n\n", x.Entry, x.Target, strings.Join(bind, " "), floorTimes(x.Target, x.Card))
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(tw, "\t\tlaunches\t\tread+written\t\tfloor us\t")
 	fmt.Fprintln(tw, "where\tlayers\trequired\tnow\trequired\tnow\trequired\tnow")
@@ -46,6 +46,14 @@ func (x *explanation) print(w io.Writer) error {
 		}
 	}
 	return nil
+}
+
+// floorTimes says whose floor times are shown, if the target has any.
+func floorTimes(target string, card *string) string {
+	if card == nil {
+		return "no floor times: the rates of " + target + " are not known"
+	}
+	return "floor times of " + *card
 }
 
 func printLaunches(w io.Writer, title string, list []launchRow) error {

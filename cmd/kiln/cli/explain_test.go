@@ -19,6 +19,9 @@ func TestExplain(t *testing.T) {
 			t.Errorf("explain lacks %q:\n%s", part, r.stdout)
 		}
 	}
+	if out := kiln(t, "explain", "--model", tinyModel, "--target", "x86-64-v3").ok(t).stdout; !strings.Contains(strings.SplitN(out, "\n", 2)[0], "; no floor times: the rates of x86-64-v3 are not known") {
+		t.Errorf("for a host: %.200s", out)
+	}
 	var x explanation
 	kiln(t, append(args, "--json")...).decode(t, &x)
 	layers, launches, floor := 0, [2]int{}, 0.0

@@ -98,7 +98,7 @@ var flagTable = []flagDef{
 	{name: "print-before", def: []string{}, commands: dumpCommands, arg: "X,Y", doc: "print the graphs before these passes, to standard error"},
 	{name: "print-after", def: []string{}, commands: dumpCommands, arg: "X,Y", doc: "print the graphs after these passes, or after all, to standard error"},
 	{name: "print-changed", def: false, commands: dumpCommands, doc: "print each graph after each pass that changed it, to standard error"},
-	{name: "dump-dir", def: "", commands: dumpCommands, arg: "DIR", doc: "write the graphs after each pass to files NN-PASS.kir"},
+	{name: "dump-dir", def: "", commands: dumpCommands, arg: "DIR", doc: "write the graphs after each pass to files NN-PASS.kir, in place of those of an earlier dump"},
 	{name: "remarks", def: "", commands: dumpCommands, arg: "F", doc: "what passes did and did not do, and why, to standard error: text, or json for lines of it"},
 	{name: "time-passes", def: false, commands: dumpCommands, doc: "a table of times and numbers of ops, to standard error"},
 	{name: "verify-each", def: false, commands: []string{"opt"}, doc: "verify all graphs after each pass, not only what it made, and that it left its input alone"},

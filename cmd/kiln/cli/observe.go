@@ -5,6 +5,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -69,9 +70,37 @@ func newObserver(e *env, f *flags, sub string) (*observer, error) {
 		if err := os.MkdirAll(o.dir, 0o755); err != nil {
 			return nil, fmt.Errorf("%s: %w", f.origins("dump-dir"), err)
 		}
+		if err := removeDumps(o.dir); err != nil {
+			return nil, fmt.Errorf("%s: %w", f.origins("dump-dir"), err)
+		}
 	}
 	return o, nil
 }
+
+// removeDumps removes what an earlier dump left in a folder, so that its files are
+// not taken for this one's.
+func removeDumps(dir string) error {
+	files, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	for _, file := range files {
+		m := dumpName.FindStringSubmatch(file.Name())
+		if m == nil {
+			continue
+		}
+		if _, err := passes.Lookup(m[1]); err != nil {
+			continue
+		}
+		if err := os.Remove(filepath.Join(dir, file.Name())); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// dumpName are the files of dump.
+var dumpName = regexp.MustCompile(`^\d{2,}-(.+?)(\.plan-\d{3,})?\.kir$`)
 
 // watch has a module's passes tell the observer. A nil observer hears nothing.
 func (o *observer) watch(m *passes.Module) {

@@ -272,6 +272,57 @@ func TestReproducer(t *testing.T) {
 	}
 }
 
+// The hint and the file name the program whose pass it is.
+func TestReproducerOfAnotherProgram(t *testing.T) {
+	program = "custompass"
+	t.Cleanup(func() { program = "kiln" })
+	t.Chdir(t.TempDir())
+	const command = "custompass opt kiln-reproducer-test-panic-step.kir --passes test-panic\n"
+	r := kilnWith(t, nil, twice, "opt", "--passes", "test-panic")
+	if text := string(readFile(t, "kiln-reproducer-test-panic-step.kir")); !strings.HasSuffix(r.stderr, "  try: "+command) || !strings.HasPrefix(text, "// "+command) {
+		t.Errorf("%s\n%s", r.stderr, text)
+	}
+}
+
+// A dump takes the place of an earlier one, and leaves other files alone.
+func TestDumpDirOfAnEarlierDump(t *testing.T) {
+	dir := t.TempDir()
+	for _, name := range []string{"07-cse.kir", "09-bind.plan-012.kir", "01-mine.kir", "notes.kir"} {
+		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	kilnWith(t, nil, twice, "opt", "--dump-dir", dir, "--passes", "dce").ok(t)
+	files, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, f := range files {
+		names = append(names, f.Name())
+	}
+	if got := strings.Join(names, " "); got != "01-fnuz-weights.kir 01-mine.kir 02-hoist-pack.kir 03-dce.kir notes.kir" {
+		t.Errorf("files %s", got)
+	}
+}
+
+// The recipe of docs/passes.md: a pass that reads the pack graph gets it from a
+// second dump into the same file.
+func TestLookAtOnePass(t *testing.T) {
+	dump := func(entry string) string {
+		return kiln(t, "dump", "--model", tinyModel, "--entry", entry, "--pipeline", "required").ok(t).stdout
+	}
+	look := func(text string) string {
+		return kilnWith(t, nil, text, "opt", "--passes", "hoist-rope", "--print-changed", "--remarks", "text").ok(t).stderr
+	}
+	if out := look(dump("decode") + dump("pack")); !strings.Contains(out, "// after hoist-rope (decode)\n") || !strings.Contains(out, "applied: hoist-rope @decode ") {
+		t.Errorf("with the pack graph: %.300s", out)
+	}
+	if out := look(dump("decode")); strings.Contains(out, "applied: ") || !strings.Contains(out, "missed: hoist-rope @decode ") {
+		t.Errorf("without it: %.300s", out)
+	}
+}
+
 func firstLine(s string) string { line, _, _ := strings.Cut(s, "\n"); return line }
 
 // sameBug compares messages without the places that the verifier names.
@@ -289,6 +340,8 @@ func TestReproducerOfRun(t *testing.T) {
 	t.Chdir(t.TempDir())
 	kiln(t, "run", "--model", model, "--prompt", "x", "--passes", "test-break").failed(t, exitFailed, "pass test-break: left a broken graph", "try: kiln opt kiln-reproducer-test-break-prefill.kir --passes test-break\n")
 	kiln(t, "opt", "kiln-reproducer-test-break-prefill.kir", "--passes", "test-break").failed(t, exitFailed, "pass test-break: left a broken graph")
+	kiln(t, "run", "--model", model, "--prompt", "x", "--passes", "test-pack-panic").failed(t, exitFailed, "panic: a pack graph", "try: kiln opt kiln-reproducer-test-pack-panic-prefill.kir --passes test-pack-panic\n")
+	kiln(t, "opt", "kiln-reproducer-test-pack-panic-prefill.kir", "--passes", "test-pack-panic").failed(t, exitFailed, "panic: a pack graph")
 	kiln(t, "explain", "--model", model, "--target", "gfx942", "--passes", "test-step-panic").
 		failed(t, exitFailed, "pass test-step-panic: panic: no step", "try: kiln opt kiln-reproducer-test-step-panic-decode.kir --passes test-step-panic --target gfx942\n")
 	kiln(t, "opt", "kiln-reproducer-test-step-panic-decode.kir", "--passes", "test-step-panic", "--target", "gfx942").failed(t, exitFailed, "panic: no step")

@@ -222,8 +222,15 @@ func checkBundlePasses(f *flags, path string, have *bundle.Passes) error {
 	for _, flag := range []string{"pipeline", "passes", "disable-pass", "disable-kernel", "set", "bisect", "shuffle"} {
 		is, asked := value(describePasses(have), flag), value(want, flag)
 		if f.given(flag) && is != asked {
-			hint := fmt.Sprintf("kiln compile --model %s --%s %s -o OTHER.kiln", f.text("model"), flag, asked)
-			return refuse(fmt.Errorf("%s was compiled with --%s %s, %s says %s", path, flag, is, f.origins(flag), asked), hint)
+			compiled, option := "with --"+flag+" "+is, "--"+flag+" "+asked+" "
+			if is == "default" {
+				compiled = "without --" + flag
+			}
+			if asked == "default" {
+				option = ""
+			}
+			hint := fmt.Sprintf("kiln compile --model %s %s-o OTHER.kiln", f.text("model"), option)
+			return refuse(fmt.Errorf("%s was compiled %s, %s says %s", path, compiled, f.origins(flag), asked), hint)
 		}
 	}
 	return nil

@@ -48,8 +48,8 @@ func TestBundlePasses(t *testing.T) {
 	kiln(t, run...).ok(t)
 	kiln(t, append(run, "--disable-pass", "cse")...).ok(t)
 	kiln(t, append(run, "--disable-pass", "dce")...).failed(t, exitRefused, "was compiled with --disable-pass cse, --disable-pass says dce", "kiln compile --model "+tinyModel+" --disable-pass dce -o OTHER.kiln")
-	kiln(t, append(run, "--bisect", "3")...).failed(t, exitRefused, "was compiled with --bisect default, --bisect says 3")
-	kilnWith(t, []string{"KILN_DISABLE_KERNEL=swiglu"}, "", run...).failed(t, exitRefused, "was compiled with --disable-kernel default, KILN_DISABLE_KERNEL says swiglu")
+	kiln(t, append(run, "--bisect", "3")...).failed(t, exitRefused, "was compiled without --bisect, --bisect says 3")
+	kilnWith(t, []string{"KILN_DISABLE_KERNEL=swiglu"}, "", run...).failed(t, exitRefused, "was compiled without --disable-kernel, KILN_DISABLE_KERNEL says swiglu")
 	kiln(t, append(run, "--disable-kernel", "swigloo")...).failed(t, exitUsage, `unknown kernel form "swigloo": near are swiglu`)
 }
 

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
@@ -62,7 +63,7 @@ func TestProcess(t *testing.T) {
 	stderr.Reset()
 	cmd = process(t, "dump", "--model", tinyModel)
 	cmd.Stderr = &stderr
-	if code := exitCode(t, cmd.Run()); code != exitUsage || stderr.String() != "kiln: dump needs --entry\n  try: kiln dump --help\n" {
+	if code := exitCode(t, cmd.Run()); code != exitUsage || stderr.String() != "kiln: dump needs --entry\n  try: "+filepath.Base(cmd.Path)+" dump --help\n" {
 		t.Errorf("exit code %d, standard error %q", code, stderr.String())
 	}
 }

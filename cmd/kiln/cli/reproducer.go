@@ -30,6 +30,9 @@ func reproduce(f *flags, err error) error {
 	graphs, of := p.Given, "module"
 	if p.Before != nil {
 		graphs, of = []*ir.Graph{p.Before}, p.Before.Name
+		if p.Pack != nil { // a pass may look at it
+			graphs = append(graphs, p.Pack)
+		}
 	}
 	if row, lerr := passes.Lookup(p.Pass); lerr != nil || p.Before == nil && row.On == passes.Steps {
 		return err // no pass that opt runs
@@ -37,7 +40,7 @@ func reproduce(f *flags, err error) error {
 	path := filepath.Join(f.text("dump-dir"), fmt.Sprintf("kiln-reproducer-%s-%s.kir", p.Pass, of))
 	command := fmt.Sprintf("kiln opt %s --passes %s%s", path, p.Pass, passContext(p))
 	var b strings.Builder
-	fmt.Fprintf(&b, "// %s\n// pass %s: %s\n", command, p.Pass, strings.ReplaceAll(p.Err.Error(), "\n", "\n// "))
+	fmt.Fprintf(&b, "// %s\n// pass %s: %s\n", commandLine(command), p.Pass, strings.ReplaceAll(p.Err.Error(), "\n", "\n// "))
 	for _, call := range p.Stack {
 		fmt.Fprintf(&b, "//   at %s\n", call)
 	}

@@ -27,6 +27,12 @@ func init() {
 			g.Outputs[0].Name += "_"
 			return g, nil
 		}},
+		{Name: "test-pack-panic", Doc: "Panics if there is a pack graph.", Graph: func(c *passes.Context, g *ir.Graph) (*ir.Graph, error) {
+			if c.Module.Pack != nil {
+				panic("a pack graph")
+			}
+			return g, nil
+		}},
 		{Name: "test-module-panic", Doc: "Panics on the module.", Module: func(*passes.Context) error { panic("no module") }},
 		{Name: "test-miscompile", Doc: "Makes each constant 1 larger.", Graph: func(_ *passes.Context, g *ir.Graph) (*ir.Graph, error) {
 			return withConstants(g, func(x float64) float64 { return x + 1 })
