@@ -54,7 +54,7 @@ func newCompiler(t testing.TB) *codegen.Compiler {
 
 // lazy is an executor that compiles an entry for each binding that it meets.
 type lazy struct {
-	t        testing.TB // its end unloads the libraries
+	t        testing.TB // its end unloads the libraries and frees the memory
 	entries  map[string]*ir.Graph
 	weights  eval.WeightSource
 	compiler *codegen.Compiler
@@ -120,14 +120,18 @@ func (x *lazy) program(entry string, bind map[string]int) (*host.Program, error)
 	if err != nil {
 		return nil, err
 	}
-	x.t.Cleanup(func() { lib.Close() })
 	d := host.NewDevice(lib, u.Module)
+	x.t.Cleanup(func() { d.Close() })
 	if err := d.BindWeights(x.weights); err != nil {
 		return nil, err
 	}
 	p, err := d.Load(u.Module.Plans[0])
+	if err != nil {
+		return nil, err
+	}
+	x.t.Cleanup(p.Close)
 	x.programs[key] = p
-	return p, err
+	return p, nil
 }
 
 func (x *lazy) Run(entry string, bind map[string]int, in engine.Tensors, st engine.State) (engine.Tensors, error) {
@@ -152,7 +156,11 @@ func (x *lazy) NewState(entry string, bind map[string]int) (engine.State, error)
 	for s, n := range bind {
 		env[s] = ir.Int(n)
 	}
-	return host.NewStateOf(g.States, env)
+	st, err := host.NewStateOf(g.States, env)
+	if err == nil {
+		x.t.Cleanup(st.Close)
+	}
+	return st, err
 }
 
 // variant is one way to compile the graphs of the goldens.
