@@ -110,7 +110,8 @@ func (k *opsCheck) oneByOne(ctx context.Context, g *ir.Graph, sites []*site, in 
 		v.set(s.op, got, i)
 	}
 	out := map[string]*eval.Tensor{}
-	for name, x := range left {
+	for _, name := range slices.Sorted(maps.Keys(left)) {
+		x := left[name]
 		t := v.tensors[x]
 		switch {
 		case constant(x) != nil: // no op of the device made it
