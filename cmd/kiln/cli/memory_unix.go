@@ -1,4 +1,4 @@
-//go:build unix
+//go:build unix && !linux
 
 package cli
 
@@ -14,7 +14,7 @@ func peakMemory() string {
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
 		return "unknown"
 	}
-	bytes := int64(u.Maxrss) * 1024 // Linux and the BSDs count in KiB
+	bytes := int64(u.Maxrss) * 1024 // the BSDs count in KiB
 	if runtime.GOOS == "darwin" {
 		bytes = int64(u.Maxrss)
 	}
