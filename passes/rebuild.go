@@ -36,10 +36,6 @@ func rebuild(b *ir.Builder, v *ir.Value, get func(*ir.Value) *ir.Value, into map
 // repeat makes an op again, on other operands, with its place in the model and in
 // the text.
 func repeat(b *ir.Builder, op *ir.Op, args []*ir.Value) []*ir.Value {
-	b.At(op.Loc)
-	out := b.Op(op.Def.Name, op.Attrs, args...)
-	if b.Err() == nil {
-		out[0].Op.Pos = op.Pos
-	}
-	return out
+	b.AtOp(op)
+	return b.Op(op.Def.Name, op.Attrs, args...)
 }
