@@ -162,16 +162,22 @@ func (k *opsCheck) run(ctx context.Context, g *ir.Graph) error {
 	if k.decomposed != nil {
 		defer k.decomposed.close()
 	}
+	var weights eval.WeightSource // of the entry, for what runs it
 	if tooLarge != nil {
 		k.report.Generated = tooLarge.Error()
-	} else if err := k.chain(ctx, g, sites); err != nil {
-		return err
+	} else {
+		if weights, err = k.entryWeights(g); err != nil {
+			return err
+		}
+		if err := k.chain(ctx, g, sites, weights); err != nil {
+			return err
+		}
 	}
 	if err := k.generated(ctx, chosen.list, sites); err != nil {
 		return err
 	}
 	if k.cfg.Only == "" { // tooLarge was returned
-		if err := k.whole(ctx, g, sites); err != nil {
+		if err := k.whole(ctx, g, sites, weights); err != nil {
 			return err
 		}
 	}
@@ -237,17 +243,18 @@ func namesOf(g *ir.Graph) string {
 	return text
 }
 
-// chain evaluates the graph op by op and runs the sites on the way. It does what
-// the sites need only.
-func (k *opsCheck) chain(ctx context.Context, g *ir.Graph, sites []*site) error {
+// entryWeights has the weights that g reads, packed where they are.
+func (k *opsCheck) entryWeights(g *ir.Graph) (eval.WeightSource, error) {
 	read := map[string]bool{}
 	for _, w := range g.Weights {
 		read[w.Name] = true
 	}
-	weights, err := engine.BindPack(only(k.Module.Pack, read), k.Weights)
-	if err != nil {
-		return err
-	}
+	return engine.BindPack(only(k.Module.Pack, read), k.Weights)
+}
+
+// chain evaluates the graph op by op and runs the sites on the way. It does what
+// the sites need only.
+func (k *opsCheck) chain(ctx context.Context, g *ir.Graph, sites []*site, weights eval.WeightSource) error {
 	at := map[*ir.Op]*site{}
 	for _, s := range sites {
 		at[s.op] = s

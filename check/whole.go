@@ -9,7 +9,6 @@ import (
 	"github.com/kiln-project/kiln/ir"
 	"github.com/kiln-project/kiln/ir/eval"
 	"github.com/kiln-project/kiln/passes"
-	"github.com/kiln-project/kiln/runtime/engine"
 )
 
 // Whole is the comparison of the entry as one plan with its ops run one by one,
@@ -27,21 +26,13 @@ const WholeGraph = "the whole graph"
 
 // whole runs the entry both ways, on the plain random operands of each seed: those
 // are the ones that the evaluator took.
-func (k *opsCheck) whole(ctx context.Context, g *ir.Graph, sites []*site) error {
+func (k *opsCheck) whole(ctx context.Context, g *ir.Graph, sites []*site, weights eval.WeightSource) error {
 	k.say("compiling the whole graph")
 	device, err := openWhole(ctx, &k.cfg, &passes.Step{Graph: g, Bind: k.Bind})
 	if err != nil {
 		return fmt.Errorf("%s: %w", WholeGraph, err)
 	}
 	defer device.close()
-	read := map[string]bool{}
-	for _, w := range g.Weights {
-		read[w.Name] = true
-	}
-	weights, err := engine.BindPack(only(k.Module.Pack, read), k.Weights)
-	if err != nil {
-		return err
-	}
 	if err := device.d.BindWeights(weights); err != nil {
 		return err
 	}
