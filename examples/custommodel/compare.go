@@ -48,7 +48,7 @@ func compare(w io.Writer, device, oracle engine.Executor, prompt string, n int) 
 				text.len-1, device.Device(), oracle.Device(), d, limit)
 		}
 		worst = max(worst, d)
-		feed = []int32{argmax(got)}
+		feed = []int32{engine.Argmax(got)}
 		written = append(written, feed[0])
 	}
 	fmt.Fprintf(w, "%s after %q: tokens %v\n", device.Device(), prompt, written)

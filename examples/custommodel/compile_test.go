@@ -12,6 +12,7 @@ import (
 	"github.com/kiln-project/kiln/codegen/bundle"
 	"github.com/kiln-project/kiln/codegen/llvm"
 	"github.com/kiln-project/kiln/codegen/object"
+	"github.com/kiln-project/kiln/runtime/engine"
 	"github.com/kiln-project/kiln/runtime/host"
 )
 
@@ -91,7 +92,7 @@ func TestHost(t *testing.T) {
 			if d := difference(got, want); !(d <= limit) {
 				t.Errorf("%d tokens, position %d: logits differ by %.2g, allowed %.2g", n, a.len-1, d, limit)
 			}
-			next = []int32{argmax(want)}
+			next = []int32{engine.Argmax(want)}
 		}
 	}
 }

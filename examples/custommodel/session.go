@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/kiln-project/kiln/ir/eval"
 	"github.com/kiln-project/kiln/passes"
@@ -105,7 +106,8 @@ func (s *Session) step(tokens []int32) ([]float32, error) {
 // inputs are those of a step of size rows. What the tokens do not fill is padding:
 // token 0 at position -1, which writes to no slot.
 func (s *Session) inputs(tokens []int32, size int) (engine.Tensors, error) {
-	ids, pos, slots, rows := make([]int32, size), filled(size, -1), filled(size, -1), filled(positions, -1)
+	none := []int32{-1} // padding
+	ids, pos, slots, rows := make([]int32, size), slices.Repeat(none, size), slices.Repeat(none, size), slices.Repeat(none, positions)
 	for i, id := range tokens {
 		ids[i], pos[i], slots[i] = id, int32(s.len+i), s.rows[s.len+i]
 	}
@@ -122,23 +124,4 @@ func (s *Session) inputs(tokens []int32, size int) (engine.Tensors, error) {
 		in[v.name] = t
 	}
 	return in, nil
-}
-
-func filled(n int, v int32) []int32 {
-	s := make([]int32, n)
-	for i := range s {
-		s[i] = v
-	}
-	return s
-}
-
-// argmax is the greedy choice: the most likely token, ties to the lower one.
-func argmax(logits []float32) int32 {
-	best := 0
-	for i, x := range logits {
-		if x > logits[best] {
-			best = i
-		}
-	}
-	return int32(best)
 }
