@@ -3,6 +3,8 @@ package maporder
 import (
 	"go/ast"
 	"go/types"
+
+	"golang.org/x/tools/go/types/typeutil"
 )
 
 // source is what a loop takes its order from.
@@ -114,23 +116,7 @@ func isMap(t types.Type) bool {
 
 // callee is the function or method that a call names, or nil.
 func callee(info *types.Info, call *ast.CallExpr) *types.Func {
-	fun := ast.Unparen(call.Fun)
-	switch x := fun.(type) { // an instantiation
-	case *ast.IndexExpr:
-		fun = x.X
-	case *ast.IndexListExpr:
-		fun = x.X
-	}
-	var id *ast.Ident
-	switch fun := fun.(type) {
-	case *ast.Ident:
-		id = fun
-	case *ast.SelectorExpr:
-		id = fun.Sel
-	default:
-		return nil
-	}
-	f, _ := info.Uses[id].(*types.Func)
+	f, _ := typeutil.Callee(info, call).(*types.Func)
 	return f
 }
 

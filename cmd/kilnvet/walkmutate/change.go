@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"golang.org/x/tools/go/ast/inspector"
+	"golang.org/x/tools/go/types/typeutil"
 )
 
 // change is a statement or call that changes something in place.
@@ -64,20 +65,7 @@ func inPlace(name string) bool {
 // called is the builtin or package function that a call names, such as "append" or
 // "slices.Delete", or "".
 func called(info *types.Info, call *ast.CallExpr) string {
-	fun := ast.Unparen(call.Fun)
-	if x, ok := fun.(*ast.IndexExpr); ok { // an instantiation
-		fun = x.X
-	}
-	var id *ast.Ident
-	switch fun := fun.(type) {
-	case *ast.Ident:
-		id = fun
-	case *ast.SelectorExpr:
-		id = fun.Sel
-	default:
-		return ""
-	}
-	switch o := info.Uses[id].(type) {
+	switch o := typeutil.Callee(info, call).(type) {
 	case *types.Builtin:
 		return o.Name()
 	case *types.Func:
