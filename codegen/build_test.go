@@ -9,7 +9,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/kiln-project/kiln/codegen/bundle"
-	"github.com/kiln-project/kiln/codegen/llvm"
 	"github.com/kiln-project/kiln/codegen/target"
 	"github.com/kiln-project/kiln/ir"
 	"github.com/kiln-project/kiln/passes"
@@ -34,17 +33,9 @@ func scaled(t *testing.T, tg *target.Target, k float64) *passes.Module {
 // bucket or target is another entry, a damaged entry is made anew, and what is to
 // be emitted is always made.
 func TestBuildCache(t *testing.T) {
-	tools, err := llvm.Find(t.Context(), llvm.FindOptions{})
-	if err != nil {
-		t.Skipf("no LLVM (run make toolchain): %v", err)
-	}
-	lc, err := llvm.New(t.Context(), tools, llvm.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer lc.Close()
 	dir := t.TempDir()
-	c := &Compiler{Tools: tools, LLVM: lc, Cache: OpenCache(dir)}
+	c := newCompiler(t)
+	c.Cache = OpenCache(dir)
 	build := func(k float64, rows int, name string, emit Emit) (bundle.Files, Stats) {
 		t.Helper()
 		tg, err := target.Lookup(name)
@@ -126,15 +117,6 @@ func TestBuildCache(t *testing.T) {
 // config of the passes is served what was built without; who listens to the passes
 // hears them although the cache has everything.
 func TestBuildDisable(t *testing.T) {
-	tools, err := llvm.Find(t.Context(), llvm.FindOptions{})
-	if err != nil {
-		t.Skipf("no LLVM (run make toolchain): %v", err)
-	}
-	lc, err := llvm.New(t.Context(), tools, llvm.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer lc.Close()
 	tg, err := target.Lookup("gfx950")
 	if err != nil {
 		t.Fatal(err)
@@ -156,7 +138,8 @@ func TestBuildDisable(t *testing.T) {
 		}
 		return files, st
 	}
-	c := &Compiler{Tools: tools, LLVM: lc, Cache: OpenCache(t.TempDir())}
+	c := newCompiler(t)
+	c.Cache = OpenCache(t.TempDir())
 	whole, _ := build(c, passes.Config{})
 	without := *c
 	without.Disable = []string{"rms_norm"}

@@ -17,6 +17,21 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
+// newCompiler is a compiler without a cache, or skips where nothing can be compiled.
+func newCompiler(t *testing.T) *Compiler {
+	t.Helper()
+	tools, err := llvm.Find(t.Context(), llvm.FindOptions{})
+	if err != nil {
+		t.Skipf("no LLVM (run make toolchain): %v", err)
+	}
+	lc, err := llvm.New(t.Context(), tools, llvm.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { lc.Close() })
+	return &Compiler{Tools: tools, LLVM: lc}
+}
+
 // compilers makes a compiler of each way to run LLVM that works here.
 func compilers(t *testing.T) map[llvm.Mode]*Compiler {
 	t.Helper()

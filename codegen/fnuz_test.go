@@ -1,11 +1,9 @@
 package codegen
 
 import (
-	"context"
 	"strings"
 	"testing"
 
-	"github.com/kiln-project/kiln/codegen/llvm"
 	"github.com/kiln-project/kiln/codegen/target"
 	"github.com/kiln-project/kiln/passes"
 )
@@ -13,15 +11,7 @@ import (
 // TestFNUZCompiles: the tiny model's decode step with e4m3fnuz weights is a code
 // object for gfx942 that reads back clean. It is not executed.
 func TestFNUZCompiles(t *testing.T) {
-	tools, err := llvm.Find(context.Background(), llvm.FindOptions{})
-	if err != nil {
-		t.Skipf("no LLVM (run make toolchain): %v", err)
-	}
-	lc, err := llvm.New(t.Context(), tools, llvm.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer lc.Close()
+	c := newCompiler(t)
 	tg, err := target.Lookup("gfx942")
 	if err != nil {
 		t.Fatal(err)
@@ -47,7 +37,7 @@ func TestFNUZCompiles(t *testing.T) {
 			t.Errorf("no kernel of form and call %q", want)
 		}
 	}
-	out, err := (&Compiler{Tools: tools, LLVM: lc}).Compile(t.Context(), u)
+	out, err := c.Compile(t.Context(), u)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -61,13 +61,7 @@ func TestFNUZWeightsOfTheModel(t *testing.T) {
 			}
 		}
 	}
-	once := moduleText(m)
-	if err := Run(m); err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(once, moduleText(m)); diff != "" {
-		t.Errorf("a second run changes the module, -once +twice:\n%s", diff)
-	}
+	wantSettled(t, m)
 }
 
 // Recoded weights change no bit of the model.

@@ -76,6 +76,12 @@ func TestHoistPackOfTheModel(t *testing.T) {
 			}
 		}
 	}
+	wantSettled(t, m)
+}
+
+// wantSettled runs the passes again, which must change nothing.
+func wantSettled(t *testing.T, m *Module) {
+	t.Helper()
 	once := moduleText(m)
 	if err := Run(m); err != nil {
 		t.Fatal(err)

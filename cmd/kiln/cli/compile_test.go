@@ -10,21 +10,19 @@ import (
 )
 
 // needLLVM skips where nothing can be compiled.
-func needLLVM(t *testing.T) {
+func needLLVM(t *testing.T) *llvm.Toolchain {
 	t.Helper()
-	if _, err := llvm.Find(t.Context(), llvm.FindOptions{}); err != nil {
+	tools, err := llvm.Find(t.Context(), llvm.FindOptions{})
+	if err != nil {
 		t.Skipf("this test compiles with LLVM, and there is none: %v", err)
 	}
+	return tools
 }
 
 // needGPU skips where nothing can be compiled for gfx950.
 func needGPU(t *testing.T) {
 	t.Helper()
-	needLLVM(t)
-	tools, err := llvm.Find(t.Context(), llvm.FindOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	tools := needLLVM(t)
 	if ok, err := tools.KnowsCPU(t.Context(), llvm.AMDGPU, "gfx950"); !ok {
 		t.Skipf("this test compiles for gfx950, which LLVM %s does not know: %v", tools.Version, err)
 	}
