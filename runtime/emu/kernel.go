@@ -1,0 +1,191 @@
+package emu
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/kiln-project/kiln/codegen/object"
+)
+
+// Chips are those whose code runs.
+var Chips = []string{"gfx942", "gfx950"}
+
+// Program is a loaded code object.
+type Program struct {
+	object  *object.CodeObject
+	chip    string
+	image   []byte // the segments, where the kernels' addresses point to
+	listing map[string][]object.Line
+	kernels map[string]*Kernel
+}
+
+// Kernel is a kernel whose instructions are compiled.
+type Kernel struct {
+	Meta *object.Kernel
+
+	chip    string
+	address uint64 // of the first instruction
+	insts   []*Inst
+	steps   []step
+	at      map[uint64]int // index of the instruction at an offset
+	vgprs   int
+	agprs   bool
+	image   region
+}
+
+// Load prepares a code object. Its kernels are compiled when they are asked for.
+// objdump is LLVM's llvm-objdump.
+func Load(ctx context.Context, objdump string, code []byte) (*Program, error) {
+	f, err := object.Read(code)
+	if err != nil {
+		return nil, err
+	}
+	o := f.Object
+	if f.Kind != object.KindAMDGPU || o.Relocatable {
+		return nil, fmt.Errorf("emu: the file is no linked AMDGPU code object")
+	}
+	if len(f.Problems) > 0 {
+		return nil, fmt.Errorf("emu: the code object is not consistent: %s", f.Problems[0])
+	}
+	if !slices.Contains(Chips, o.Target.Chip) {
+		return nil, fmt.Errorf("emu: the code object is for %s: only %v can be executed", o.Target, Chips)
+	}
+	if len(o.Relocations) > 0 {
+		return nil, fmt.Errorf("emu: the code object has %d relocations, which are not supported", len(o.Relocations))
+	}
+	p := &Program{object: o, chip: o.Target.Chip, kernels: map[string]*Kernel{}}
+	for _, s := range o.Segments {
+		if need := s.Address + s.MemSize; uint64(len(p.image)) < need {
+			p.image = append(p.image, make([]byte, need-uint64(len(p.image)))...)
+		}
+		copy(p.image[s.Address:], s.Data)
+	}
+	p.listing, err = object.Disassemble(ctx, objdump, code, "")
+	return p, err
+}
+
+// Chip is the processor that the code is for.
+func (p *Program) Chip() string { return p.chip }
+
+// Kernel compiles a kernel of the program. The error of one that cannot run names
+// every instruction that is not understood.
+func (p *Program) Kernel(name string) (*Kernel, error) {
+	if k, ok := p.kernels[name]; ok {
+		return k, nil
+	}
+	meta, err := p.object.Kernel(name)
+	if err != nil {
+		return nil, err
+	}
+	image := regionOf(p.image, "code")
+	image.readOnly = true
+	k := &Kernel{Meta: meta, chip: p.chip, address: image.lo + meta.Address, at: map[uint64]int{}, image: image}
+	if err := k.check(); err != nil {
+		return nil, fmt.Errorf("kernel %s: %w", name, err)
+	}
+	if err := k.compile(p.listing[name]); err != nil {
+		return nil, fmt.Errorf("kernel %s: %w", name, err)
+	}
+	p.kernels[name] = k
+	return k, nil
+}
+
+// check refuses what a launch could not set up.
+func (k *Kernel) check() error {
+	d := k.Meta.Descriptor
+	switch {
+	case d == nil || k.Meta.Code == nil:
+		return errors.New("it has no descriptor or no code")
+	case d.Has(object.Wavefront32):
+		return errors.New("wavefronts of 32 lanes are not supported")
+	case d.Has(object.UsesDynamicStack):
+		return errors.New("a dynamic stack is not supported")
+	}
+	for _, p := range []struct {
+		bit  object.Property
+		name string
+	}{{object.PrivateSegmentBuffer, "private segment buffer"}, {object.QueuePtr, "queue pointer"}, {object.DispatchID, "dispatch id"}} {
+		if d.Has(p.bit) {
+			return fmt.Errorf("it wants the %s in its registers, which is not supported", p.name)
+		}
+	}
+	return nil
+}
+
+// maxErrors is how many instructions an error names.
+const maxErrors = 20
+
+func (k *Kernel) compile(lines []object.Line) error {
+	var errs []error
+	for i, l := range lines {
+		in, err := parseInst(l)
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		k.at[in.Offset] = i
+		k.insts = append(k.insts, in)
+	}
+	if len(errs) > 0 {
+		return errors.Join(errs[:min(maxErrors, len(errs))]...)
+	}
+	k.registers()
+	indexed := slices.ContainsFunc(k.insts, func(in *Inst) bool { return in.Op == "s_set_gpr_idx_on" })
+	for _, in := range k.insts {
+		s, err := compileInst(k, in, indexed)
+		if err != nil {
+			errs = append(errs, err)
+		}
+		k.steps = append(k.steps, s)
+	}
+	if n := len(errs); n > maxErrors {
+		errs = append(errs[:maxErrors], fmt.Errorf("%d more instructions are not understood", n-maxErrors))
+	}
+	if len(errs) > 0 {
+		return errors.Join(errs...)
+	}
+	// Whatever runs past the last instruction is caught, not undefined.
+	end := &Inst{Offset: uint64(len(k.Meta.Code)), Text: "end of the code"}
+	k.steps = append(k.steps, func(w *wave) { w.fail(end, "execution ran past the last instruction") })
+	k.insts = append(k.insts, end)
+	return nil
+}
+
+// registers finds out how many vector registers the code names. More than the
+// descriptor allocates is an error that compile of the operand reports.
+func (k *Kernel) registers() {
+	d := k.Meta.Descriptor
+	k.vgprs = min(256, 8*d.VGPRGranules())
+	for _, in := range k.insts {
+		for _, o := range in.Args {
+			k.agprs = k.agprs || o.Kind == AGPR
+		}
+	}
+	if k.agprs {
+		k.vgprs = min(k.vgprs, d.AccumOffset())
+	}
+}
+
+// aperture is the address of the LDS or scratch window in the flat address space:
+// constants that a kernel reads as src_shared_base and the like.
+func (k *Kernel) aperture(name string) (uint64, bool) {
+	switch name {
+	case "src_shared_base":
+		return sharedBase, true
+	case "src_shared_limit":
+		return sharedBase | 0xffffffff, true
+	case "src_private_base":
+		return privateBase, true
+	case "src_private_limit":
+		return privateBase | 0xffffffff, true
+	}
+	return 0, false
+}
+
+// The windows lie where no user-space address of x86-64 is.
+const (
+	sharedBase  = 0x1_0000_0000_0000
+	privateBase = 0x2_0000_0000_0000
+)
