@@ -331,8 +331,11 @@ func (s *matrixStep) float(w *wave, x *matrices) {
 		}
 	}
 	for block := range s.blocks {
-		a := s.aBlock[block&15]
-		multiply(x.acc[block*s.m:][:s.m], x.a[a*s.k:][:s.k], x.b[block*s.k:][:s.k])
+		a, b := x.a[s.aBlock[block&15]*s.k:][:s.k], x.b[block*s.k:][:s.k]
+		for k := 0; k < s.k; k += cachedRows {
+			end := min(k+cachedRows, s.k)
+			multiply(x.acc[block*s.m:][:s.m], a[k:end], b[k:end])
+		}
 	}
 	for i := range s.results {
 		r := &s.results[i]
@@ -349,6 +352,9 @@ func (s *matrixStep) float(w *wave, x *matrices) {
 }
 
 const quietNaN = 0x7fc00000
+
+// cachedRows is the number of rows of A and B that stay in a core's first cache.
+const cachedRows = 32
 
 // multiply adds the product of A and B, given as rows of rising k, to acc.
 func multiply(acc, a, b []matrixRow) {
