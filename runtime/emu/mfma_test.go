@@ -250,7 +250,7 @@ func result(w *wave, d, lane, v, wide int, integer bool) float64 {
 	return float64(math.Float32frombits(x))
 }
 
-func registers(kind string, first, n int) string {
+func registerText(kind string, first, n int) string {
 	if n == 1 {
 		return fmt.Sprintf("%s%d", kind, first)
 	}
@@ -302,11 +302,11 @@ func (mc matrixCase) check(t *testing.T, chip string, inst *matrixInst, seed uin
 		kind, regs[0], regs[2], d = "a", agprs+a, agprs+c, agprs+d
 	}
 	n := m.perLaneD * wide / 32
-	third := registers(kind, c, n)
+	third := registerText(kind, c, n)
 	if mc.constant != "" {
 		third = mc.constant
 	}
-	line := fmt.Sprintf("%s %s, %s, %s, %s", inst.op, registers(kind, d%agprs, n), registers(kind, a, words(fa)), registers("v", b, words(fb)), third)
+	line := fmt.Sprintf("%s %s, %s, %s, %s", inst.op, registerText(kind, d%agprs, n), registerText(kind, a, words(fa)), registerText("v", b, words(fb)), third)
 	if mc.scaled {
 		line += fmt.Sprintf(", v%d, v%d", scaleA, scaleB)
 	}
