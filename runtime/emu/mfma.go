@@ -205,6 +205,7 @@ func (m matrixInst) compile(c *compiler) step {
 	switch o := c.plain(c.arg(3)); o.Kind {
 	case VGPR, AGPR:
 		s.c = c.vectorRegister(o, words)
+		c.readsVector(3, s.c, words, 0)
 	default:
 		v, ok := o.constant(m.result)
 		if !ok {
@@ -270,6 +271,7 @@ func (c *compiler) matrixOperand(i int, shape operandShape, f matrixFormat, patt
 		return p
 	}
 	p.reg = c.vectorRegister(o, words)
+	c.readsVector(i, p.reg, words, 0)
 	p.moves = shape.moves(f.bits(), pattern)
 	return p
 }
@@ -288,6 +290,7 @@ func (c *compiler) scales(s *matrixStep) {
 			continue
 		}
 		p.scale = c.vectorRegister(o, 1)
+		c.readsVector(4+i, p.scale, 1, 0)
 		p.byte = lo>>i&1 + hi>>i&1<<1
 	}
 }

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/kiln-project/kiln/ir/num"
 )
 
@@ -680,6 +682,14 @@ func TestMatrixRefusals(t *testing.T) {
 		if _, err := trySnippet(c.chip, c.line); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: error %v, want one with %q", c.line, err, c.want)
 		}
+	}
+}
+
+func TestMatrixUses(t *testing.T) {
+	k := snippet(t, "gfx950", "v_mfma_scale_f32_16x16x128_f8f6f4 v[40:43], a[8:15], v[24:27], a[0:3], v4, v5 op_sel_hi:[0,0,0] blgp:4")
+	want := uses{class: classMFMA, reads: []span{{1, true, agprs + 8, 8, 0}, {2, true, 24, 4, 0}, {3, true, agprs, 4, 0}, {4, true, 4, 1, 0}, {5, true, 5, 1, 0}}, writes: []span{{0, true, 40, 4, 0}}}
+	if diff := cmp.Diff(want, k.uses[0], cmp.AllowUnexported(uses{}, span{})); diff != "" {
+		t.Errorf("uses differ (-want +got):\n%s", diff)
 	}
 }
 
