@@ -39,6 +39,11 @@ type Kernel struct {
 // Load prepares a code object. Its kernels are compiled when they are asked for.
 // objdump is LLVM's llvm-objdump.
 func Load(ctx context.Context, objdump string, code []byte) (*Program, error) {
+	return Loader{ObjDump: objdump}.Load(ctx, code)
+}
+
+// Load prepares a code object.
+func (l Loader) Load(ctx context.Context, code []byte) (*Program, error) {
 	f, err := object.Read(code)
 	if err != nil {
 		return nil, err
@@ -63,7 +68,7 @@ func Load(ctx context.Context, objdump string, code []byte) (*Program, error) {
 		}
 		copy(p.image[s.Address:], s.Data)
 	}
-	p.listing, err = object.Disassemble(ctx, objdump, code, "")
+	p.listing, err = l.disassemble(ctx, code)
 	return p, err
 }
 
