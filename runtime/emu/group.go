@@ -32,7 +32,8 @@ const slice = 1 << 14
 
 func newGroup(k *Kernel, l *Launch, rs regions, kernarg uint64, steps []step) *group {
 	g := &group{k: k, launch: l, regions: rs, kernarg: kernarg, steps: steps}
-	g.lds = make([]byte, k.Meta.LDSBytes+l.LDS)
+	lds := k.Meta.LDSBytes + l.LDS
+	g.lds = make([]byte, lds, (lds+15)&^15) // aligned for atomic operations
 	g.private = uint64(k.Meta.Descriptor.ScratchBytes)
 	n := k.vgprs
 	if k.agprs {
