@@ -20,12 +20,6 @@ type group struct {
 	watch   watcher // nil if nobody looks
 }
 
-// gprIndex is the state of s_set_gpr_idx_on: what M0's low byte is added to.
-type gprIndex struct {
-	on                    bool
-	src0, src1, src2, dst bool
-}
-
 // slice is how many instructions a wave runs before another of its group has a
 // turn: waves may wait for each other without a barrier.
 const slice = 1 << 14
