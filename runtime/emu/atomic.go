@@ -38,7 +38,7 @@ func flatAtomic(op atomicOp, form flatForm) compile {
 			i, d = 1, c.vectorDest(0, words)
 		}
 		a := &access{in: c.in, place: form.place, address: form.address(c, i, i+2), size: op.size, kind: accessAtomic, align: op.size}
-		s := c.vectorDest(i+1, words*op.data)
+		s := c.vectorData(i+1, words*op.data)
 		if op.data == 1 {
 			return op.step(a, d, s, s)
 		}
@@ -54,14 +54,14 @@ func ldsAtomic(op atomicOp, returns bool) compile {
 		}
 		a := c.ldsAccess(i, op.size, uint64(c.number("offset", 0)), accessAtomic)
 		a.align = op.size
-		s := c.vectorDest(i+1, words)
+		s := c.vectorData(i+1, words)
 		switch {
 		case op.data == 1:
 			return op.step(a, d, s, s)
 		case c.in.has("ds_cmpst"):
-			return op.step(a, d, c.vectorDest(i+2, words), s)
+			return op.step(a, d, c.vectorData(i+2, words), s)
 		}
-		return op.step(a, d, s, c.vectorDest(i+2, words))
+		return op.step(a, d, s, c.vectorData(i+2, words))
 	}
 }
 

@@ -46,7 +46,7 @@ func (c *compiler) buffer(i int) *buffer {
 	case offen || !off:
 		c.fail("operand %s does not go with the modifiers", c.arg(i).Text)
 	}
-	b.descriptor = c.scalarDest(i+1, 4) // registers, and nothing else, as a destination
+	b.descriptor = c.scalarRegisters(i+1, 4)
 	b.soffset = c.scalarSource(i+2, 32)
 	return b
 }
@@ -132,7 +132,7 @@ var zeros Vec
 
 func bufferStore(t datum) compile {
 	return func(c *compiler) step {
-		s, b := c.vectorDest(0, t.words()), c.buffer(1)
+		s, b := c.vectorData(0, t.words()), c.buffer(1)
 		coherent := c.cachePolicy()
 		a, move := b.access(t.size, accessWrite), t.mover(coherent)
 		size, one := t.split()
@@ -169,13 +169,14 @@ func bufferAtomic(op atomicOp) compile {
 		c.flag("sc1")
 		c.flag("nt")
 		words := int(op.size / 4)
-		s, b := c.vectorDest(0, words*op.data), c.buffer(1)
+		s, b := c.vectorData(0, words*op.data), c.buffer(1)
 		second, d := s, -1
 		if op.data == 2 {
 			second = s + words
 		}
 		if returns {
 			d = s
+			c.writesVector(0, d, words, 0)
 		}
 		a := b.access(op.size, accessAtomic)
 		a.align = op.size

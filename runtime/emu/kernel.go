@@ -29,6 +29,7 @@ type Kernel struct {
 	address uint64 // of the first instruction
 	insts   []*Inst
 	steps   []step
+	uses    []uses         // of the instructions
 	at      map[uint64]int // index of the instruction at an offset
 	vgprs   int
 	agprs   bool
@@ -143,11 +144,12 @@ func (k *Kernel) compile(lines []object.Line) error {
 	k.registers()
 	indexed := slices.ContainsFunc(k.insts, func(in *Inst) bool { return in.Op == "s_set_gpr_idx_on" })
 	for _, in := range k.insts {
-		s, err := compileInst(k, in, indexed)
+		s, u, err := compileInst(k, in, indexed)
 		if err != nil {
 			errs = append(errs, err)
 		}
 		k.steps = append(k.steps, s)
+		k.uses = append(k.uses, u)
 	}
 	if n := len(errs); n > maxErrors {
 		errs = append(errs[:maxErrors], fmt.Errorf("%d more instructions are not understood", n-maxErrors))
@@ -159,6 +161,7 @@ func (k *Kernel) compile(lines []object.Line) error {
 	end := &Inst{Offset: uint64(len(k.Meta.Code)), Text: "end of the code"}
 	k.steps = append(k.steps, func(w *wave) { w.fail(end, "execution ran past the last instruction") })
 	k.insts = append(k.insts, end)
+	k.uses = append(k.uses, uses{class: classOther})
 	return nil
 }
 

@@ -26,6 +26,17 @@ func (c *compiler) scalarOffset(i int) func(w *wave) uint64 {
 	return func(w *wave) uint64 { return uint64(w.s[s.reg]) + offset }
 }
 
+// scalarRegisters compiles a source of n registers that can be nothing else.
+func (c *compiler) scalarRegisters(i, n int) int {
+	o := c.plain(c.arg(i))
+	if o.Kind != SGPR || o.Count != n {
+		c.fail("operand %s is not %d scalar registers", o.Text, n)
+		return 0
+	}
+	c.readsScalar(i, o.Reg, n)
+	return o.Reg
+}
+
 func scalarLoad(n int) compile {
 	return func(c *compiler) step {
 		d, base, offset, in := c.scalarDest(0, n), c.scalarSource(1, 64), c.scalarOffset(2), c.in
@@ -46,7 +57,7 @@ func (w *wave) loadScalars(in *Inst, d, n int, a uint64) {
 // scalarBufferLoad loads from a raw buffer. Words beyond its end are 0.
 func scalarBufferLoad(n int) compile {
 	return func(c *compiler) step {
-		d, r, offset, in := c.scalarDest(0, n), c.scalarDest(1, 4), c.scalarOffset(2), c.in
+		d, r, offset, in := c.scalarDest(0, n), c.scalarRegisters(1, 4), c.scalarOffset(2), c.in
 		return func(w *wave) {
 			v := (*[4]uint32)(w.s[r:])
 			if v[1]>>16&0x7fff != 0 || v[1]>>31 != 0 {

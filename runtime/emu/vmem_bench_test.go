@@ -9,10 +9,8 @@ import (
 func benchmarkStep(b *testing.B, line string, init func(w *wave)) {
 	b.Helper()
 	k := snippet(b, "gfx950", line)
-	w := runWave(b, k, nil)
+	w := runWave(b, k, init)
 	w.status = running
-	w.setExec(fullMask)
-	init(w)
 	b.ReportAllocs()
 	for b.Loop() {
 		k.steps[0](w)
