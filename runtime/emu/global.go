@@ -45,7 +45,7 @@ func flatLoad(t datum, form flatForm) compile {
 
 func flatStore(t datum, form flatForm) compile {
 	return func(c *compiler) step {
-		s := c.vectorDest(1, t.words())
+		s := c.vectorData(1, t.words())
 		a := &access{in: c.in, place: form.place, address: form.address(c, 0, 2), size: t.size, kind: accessWrite}
 		return t.store(a, s, t.mover(c.cachePolicy()))
 	}
@@ -62,7 +62,19 @@ func (c *compiler) addressRegister(i, n int) int {
 	if o := c.arg(i); o.Kind == AGPR {
 		c.fail("operand %s: an address is no accumulation register", o.Text)
 	}
-	return c.vectorDest(i, n)
+	return c.vectorData(i, n)
+}
+
+// vectorData compiles data in n registers that an instruction only reads.
+func (c *compiler) vectorData(i, n int) int {
+	o := c.plain(c.arg(i))
+	if o.Kind != VGPR && o.Kind != AGPR {
+		c.fail("operand %s is no vector register", o.Text)
+		return 0
+	}
+	r := c.vectorRegister(o, n)
+	c.readsVector(i, r, n, 0)
+	return r
 }
 
 // globalAddress is v[64 bits] + offset, or s[64 bits] + v[32 bits] + offset.
@@ -136,6 +148,7 @@ func loadLDS(size uint64) compile {
 // lanesOfLDS is the LDS that loads to LDS write.
 func (c *compiler) lanesOfLDS(size uint64) *access {
 	offset := uint64(c.number("offset", 0))
+	c.reads(regM0)
 	return &access{in: c.in, place: placeLDS, size: size, kind: accessWrite, align: 4, address: func(w *wave) {
 		x := uint64(w.s[regM0]) + offset
 		for i := range w.addr {

@@ -98,6 +98,12 @@ func (p *Program) Kernel(name string) (*Kernel, error) {
 	return k, nil
 }
 
+// The float mode that the vector ALU has: LLVM's default for kernels.
+const (
+	floatMode = 0xf0          // round to nearest even; denormals of all sizes kept
+	modeBits  = 1<<21 | 1<<23 // compute_pgm_rsrc1: DX10_CLAMP, IEEE_MODE
+)
+
 // check refuses what a launch could not set up.
 func (k *Kernel) check() error {
 	d := k.Meta.Descriptor
@@ -108,6 +114,9 @@ func (k *Kernel) check() error {
 		return errors.New("wavefronts of 32 lanes are not supported")
 	case d.Has(object.UsesDynamicStack):
 		return errors.New("a dynamic stack is not supported")
+	case d.FloatMode() != floatMode || d.Rsrc1&modeBits != modeBits:
+		return fmt.Errorf("its float mode is %#x and compute_pgm_rsrc1 %#x: only %#x (round to nearest even, denormals kept) with DX10_CLAMP and IEEE_MODE is supported",
+			d.FloatMode(), d.Rsrc1, floatMode)
 	}
 	for _, p := range []struct {
 		bit  object.Property
