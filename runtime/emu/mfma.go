@@ -225,7 +225,7 @@ func (m matrixInst) compile(c *compiler) step {
 	}
 	indexed := c.indexed
 	return func(w *wave) {
-		if indexed && w.gprIndex.on {
+		if indexed && w.gprIndexed {
 			w.fail(s.in, "a matrix instruction while registers are indexed")
 			return
 		}
