@@ -14,6 +14,9 @@ func (m *Module) Check() error {
 	if m.Version != Version {
 		return fmt.Errorf("plans of version %d, this kiln reads %d: compile again", m.Version, Version)
 	}
+	if m.Block < 1 {
+		return fmt.Errorf("groups of %d work-items", m.Block)
+	}
 	for _, list := range []struct {
 		space Space
 		s     []Storage
