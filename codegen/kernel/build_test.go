@@ -141,6 +141,11 @@ func launch(t *testing.T, d *device.Model, kernel int, u unit) *eval.Tensor {
 		n, _ := typ.Size()
 		s := plan.Slice{Space: plan.Arena, Offset: p.Arena, Bytes: int64(n*typ.DType.Bits()+7) / 8}
 		p.Arena += (s.Bytes + 63) / 64 * 64
+		v := plan.Value{Name: typ.String(), Offset: s.Offset, Bytes: s.Bytes, First: -1}
+		if mode == plan.Write {
+			v.First, v.Last = 0, 1
+		}
+		p.Values = append(p.Values, v)
 		l.Args = append(l.Args, plan.Arg{Buf: s, Mode: mode})
 		return plan.Tensor{Type: typ.String(), Data: s}
 	}

@@ -51,7 +51,8 @@ func (m *Module) Check() error {
 	return nil
 }
 
-// CheckPlan validates one plan of the module.
+// CheckPlan validates one plan of the module: besides what Check says, that every
+// slice of the arena lies in one value that its launch may use.
 func (m *Module) CheckPlan(p *Plan) error {
 	if err := m.checkPlan(p); err != nil {
 		return fmt.Errorf("plan %s %v: %w", p.Entry, p.Binding, err)
@@ -122,7 +123,7 @@ func (m *Module) checkPlan(p *Plan) error {
 			}
 		}
 	}
-	return nil
+	return p.checkValues()
 }
 
 func (m *Module) checkSlice(s Slice, arena int64) error {

@@ -62,6 +62,7 @@ type Plan struct {
 	Inputs   []Tensor  `json:"inputs"`
 	Outputs  []Tensor  `json:"outputs"`
 	States   []int     `json:"states"` // the module's pools that the entry has
+	Values   []Value   `json:"values"` // what the arena holds, in the order of Sort
 	Launches []Launch  `json:"launches"`
 }
 

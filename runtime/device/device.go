@@ -87,7 +87,11 @@ type Arg struct {
 	Address uint64
 	Bytes   int64 // the kernel may touch these bytes of the buffer and no others
 	Mode    plan.Mode
-	Label   string // what lies there: "weight NAME", "state NAME", "arena+OFFSET"
+	Label   string // what lies there: "weight NAME", "state NAME", "value NAME" of the arena
+	// First: the launch is the first that touches the value, whose bytes hold nothing
+	// before. Last: no launch touches it after this one, and the run does not return
+	// it. Both are false of states and weights.
+	First, Last bool
 }
 
 // LaunchError is what went wrong in a launch of a sequence.

@@ -15,7 +15,7 @@ import (
 type Program struct {
 	m       *Model
 	p       *plan.Plan
-	labels  [][]string         // of the launches' arguments
+	args    [][]Arg            // of the launches, without what depends on a state
 	types   map[string]ir.Type // inputs and outputs
 	bound   []*bound
 	staging []byte // of memory that is not this process's
@@ -43,14 +43,14 @@ func (m *Model) Load(p *plan.Plan) (*Program, error) {
 			g.types[t.Name] = typ
 		}
 	}
-	for _, l := range p.Launches {
-		labels := make([]string, len(l.Args))
+	lives := p.Lives()
+	for i, l := range p.Launches {
+		lives.At(i)
+		args := make([]Arg, len(l.Args))
 		for j, a := range l.Args {
-			if a.Mode != "" {
-				labels[j] = m.label(a.Buf)
-			}
+			args[j] = m.arg(p, i, a, lives)
 		}
-		g.labels = append(g.labels, labels)
+		g.args = append(g.args, args)
 	}
 	if err := m.reserve(p.Arena); err != nil {
 		return nil, err
@@ -59,19 +59,26 @@ func (m *Model) Load(p *plan.Plan) (*Program, error) {
 	return g, nil
 }
 
-// label says what lies in a slice.
-func (m *Model) label(s plan.Slice) string {
-	scales := ""
-	if s.Part == 1 {
-		scales = " scales"
+// arg is an argument without its address.
+func (m *Model) arg(p *plan.Plan, launch int, a plan.Arg, lives *plan.Lives) Arg {
+	if a.Mode == "" {
+		return Arg{Int: a.Int}
 	}
+	s := a.Buf
+	out := Arg{Bytes: s.Bytes, Mode: a.Mode}
 	switch s.Space {
+	case plan.Arena:
+		v := &p.Values[lives.Find(s)] // CheckPlan has found it
+		out.Label, out.First, out.Last = "value "+v.Name, v.First == launch, v.Last == launch
 	case plan.State:
-		return "state " + m.mod.States[s.Index].Name + scales
+		out.Label = "state " + m.mod.States[s.Index].Name
 	case plan.Weight:
-		return "weight " + m.mod.Weights[s.Index].Name + scales
+		out.Label = "weight " + m.mod.Weights[s.Index].Name
 	}
-	return fmt.Sprintf("arena+%d", s.Offset)
+	if s.Part == 1 {
+		out.Label += " scales"
+	}
+	return out
 }
 
 // Close frees what the program has prepared.
@@ -132,18 +139,17 @@ func (g *Program) launches(st *State) ([]Launch, error) {
 		k := &g.m.mod.Kernels[l.Kernel]
 		out[i] = Launch{
 			Kernel: l.Kernel, Symbol: k.Symbol, Form: k.Form, Op: l.Op, Loc: l.Loc,
-			Grid: l.Grid, Block: g.m.mod.Block, Work: l.Work, Args: make([]Arg, len(l.Args)),
+			Grid: l.Grid, Block: g.m.mod.Block, Work: l.Work, Args: slices.Clone(g.args[i]),
 		}
 		for j, a := range l.Args {
 			if a.Mode == "" {
-				out[i].Args[j].Int = a.Int
 				continue
 			}
 			m, err := g.memory(a.Buf, st)
 			if err != nil {
 				return nil, err
 			}
-			out[i].Args[j] = Arg{Address: m.Address() + uint64(a.Buf.Offset), Bytes: a.Buf.Bytes, Mode: a.Mode, Label: g.labels[i][j]}
+			out[i].Args[j].Address = m.Address() + uint64(a.Buf.Offset)
 		}
 	}
 	return out, nil
