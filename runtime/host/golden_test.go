@@ -63,7 +63,8 @@ type lazy struct {
 	config   passes.Config
 	disable  map[string]bool
 	lowered  func(*plan.Module) // hears of every unit; may be nil
-	cpu      *host.Device
+	dev      device.Device
+	relay    func(*plan.Plan) (*plan.Plan, error) // another layout of the arena; may be nil
 	programs map[string]*device.Program
 }
 
@@ -81,7 +82,7 @@ func newLazy(t testing.TB, c *codegen.Compiler, entries []*ir.Graph, pack *ir.Gr
 	if err != nil {
 		return nil, err
 	}
-	x := &lazy{t: t, entries: map[string]*ir.Graph{}, weights: bound, compiler: c, target: tg, cpu: cpu, programs: map[string]*device.Program{}}
+	x := &lazy{t: t, entries: map[string]*ir.Graph{}, weights: bound, compiler: c, target: tg, dev: cpu, programs: map[string]*device.Program{}}
 	for _, g := range entries {
 		x.entries[g.Name] = g
 	}
@@ -119,7 +120,7 @@ func (x *lazy) program(entry string, bind map[string]int) (*device.Program, erro
 	if err != nil {
 		return nil, err
 	}
-	d, err := device.NewModel(x.cpu, out.Object, u.Module)
+	d, err := device.NewModel(x.dev, out.Object, u.Module)
 	if err != nil {
 		return nil, err
 	}
@@ -127,7 +128,13 @@ func (x *lazy) program(entry string, bind map[string]int) (*device.Program, erro
 	if err := d.BindWeights(x.weights); err != nil {
 		return nil, err
 	}
-	p, err := d.Load(u.Module.Plans[0])
+	pl := u.Module.Plans[0]
+	if x.relay != nil {
+		if pl, err = x.relay(pl); err != nil {
+			return nil, err
+		}
+	}
+	p, err := d.Load(pl)
 	if err != nil {
 		return nil, err
 	}
@@ -154,7 +161,7 @@ func (x *lazy) NewState(entry string, bind map[string]int) (engine.State, error)
 	for s, n := range bind {
 		env[s] = ir.Int(n)
 	}
-	st, err := device.NewState(x.cpu, g.States, env)
+	st, err := device.NewState(x.dev, g.States, env)
 	if err == nil {
 		x.t.Cleanup(func() { st.Close() })
 	}
