@@ -8,15 +8,13 @@ func init() {
 		"s_barrier": func(c *compiler) step {
 			return func(w *wave) { w.status = atBarrier }
 		},
-		"s_branch":        branch(func(w *wave) bool { return true }),
-		"s_cbranch_scc0":  branch(func(w *wave) bool { return !w.scc }),
-		"s_cbranch_scc1":  branch(func(w *wave) bool { return w.scc }),
-		"s_cbranch_vccz":  branch(func(w *wave) bool { return w.vcc() == 0 }),
-		"s_cbranch_vccnz": branch(func(w *wave) bool { return w.vcc() != 0 }),
-		"s_cbranch_execz": branch(func(w *wave) bool { return w.exec() == 0 }),
-		"s_cbranch_execnz": branch(func(w *wave) bool {
-			return w.exec() != 0
-		}),
+		"s_branch":         branch(-1, func(w *wave) bool { return true }),
+		"s_cbranch_scc0":   branch(regSCC, func(w *wave) bool { return !w.scc }),
+		"s_cbranch_scc1":   branch(regSCC, func(w *wave) bool { return w.scc }),
+		"s_cbranch_vccz":   branch(regVCC, func(w *wave) bool { return w.vcc() == 0 }),
+		"s_cbranch_vccnz":  branch(regVCC, func(w *wave) bool { return w.vcc() != 0 }),
+		"s_cbranch_execz":  branch(regEXEC, func(w *wave) bool { return w.exec() == 0 }),
+		"s_cbranch_execnz": branch(regEXEC, func(w *wave) bool { return w.exec() != 0 }),
 		"s_getpc_b64": func(c *compiler) step {
 			d, next := c.scalarDest(0, 2), c.k.address+c.in.Offset+c.in.Size
 			return func(w *wave) { w.setS64(d, next) }
@@ -67,8 +65,12 @@ func wait(n int) compile {
 	}
 }
 
-func branch(taken func(w *wave) bool) compile {
+// branch is taken if the register on, none if it is negative, is as taken says.
+func branch(on int, taken func(w *wave) bool) compile {
 	return func(c *compiler) step {
+		if on >= 0 {
+			c.reads(on)
+		}
 		// The immediate counts words from the next instruction.
 		to := c.in.Offset + c.in.Size + uint64(int64(c.imm16(0))*4)
 		at, ok := c.k.at[to]

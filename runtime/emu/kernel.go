@@ -29,6 +29,7 @@ type Kernel struct {
 	address uint64 // of the first instruction
 	insts   []*Inst
 	steps   []step
+	uses    []uses         // of the instructions
 	at      map[uint64]int // index of the instruction at an offset
 	vgprs   int
 	agprs   bool
@@ -38,6 +39,11 @@ type Kernel struct {
 // Load prepares a code object. Its kernels are compiled when they are asked for.
 // objdump is LLVM's llvm-objdump.
 func Load(ctx context.Context, objdump string, code []byte) (*Program, error) {
+	return Loader{ObjDump: objdump}.Load(ctx, code)
+}
+
+// Load prepares a code object.
+func (l Loader) Load(ctx context.Context, code []byte) (*Program, error) {
 	f, err := object.Read(code)
 	if err != nil {
 		return nil, err
@@ -62,7 +68,7 @@ func Load(ctx context.Context, objdump string, code []byte) (*Program, error) {
 		}
 		copy(p.image[s.Address:], s.Data)
 	}
-	p.listing, err = object.Disassemble(ctx, objdump, code, "")
+	p.listing, err = l.disassemble(ctx, code)
 	return p, err
 }
 
@@ -143,11 +149,12 @@ func (k *Kernel) compile(lines []object.Line) error {
 	k.registers()
 	indexed := slices.ContainsFunc(k.insts, func(in *Inst) bool { return in.Op == "s_set_gpr_idx_on" })
 	for _, in := range k.insts {
-		s, err := compileInst(k, in, indexed)
+		s, u, err := compileInst(k, in, indexed)
 		if err != nil {
 			errs = append(errs, err)
 		}
 		k.steps = append(k.steps, s)
+		k.uses = append(k.uses, u)
 	}
 	if n := len(errs); n > maxErrors {
 		errs = append(errs[:maxErrors], fmt.Errorf("%d more instructions are not understood", n-maxErrors))
@@ -159,6 +166,7 @@ func (k *Kernel) compile(lines []object.Line) error {
 	end := &Inst{Offset: uint64(len(k.Meta.Code)), Text: "end of the code"}
 	k.steps = append(k.steps, func(w *wave) { w.fail(end, "execution ran past the last instruction") })
 	k.insts = append(k.insts, end)
+	k.uses = append(k.uses, uses{class: classOther})
 	return nil
 }
 

@@ -15,6 +15,7 @@ func sop1x32(f func(a uint32) uint32) compile {
 
 func sop1x32scc(f func(a uint32) (uint32, bool)) compile {
 	return func(c *compiler) step {
+		c.writes(regSCC)
 		d, a := c.scalarDest(0, 1), c.scalarSource(1, 32)
 		return func(w *wave) { w.s[d], w.scc = f(a.get(w)) }
 	}
@@ -29,6 +30,7 @@ func sop1x64(f func(a uint64) uint64) compile {
 
 func sop1x64scc(f func(a uint64) (uint64, bool)) compile {
 	return func(c *compiler) step {
+		c.writes(regSCC)
 		d, a := c.scalarDest(0, 2), c.scalarSource(1, 64)
 		return func(w *wave) {
 			r, scc := f(a.get64(w))
@@ -48,6 +50,7 @@ func sop1x32of64(f func(a uint64) uint32) compile {
 
 func sop1x32of64scc(f func(a uint64) uint32) compile {
 	return func(c *compiler) step {
+		c.writes(regSCC)
 		d, a := c.scalarDest(0, 1), c.scalarSource(1, 64)
 		return func(w *wave) {
 			w.s[d] = f(a.get64(w))
@@ -65,6 +68,7 @@ func sop2x32(f func(a, b uint32) uint32) compile {
 
 func sop2x32scc(f func(a, b uint32) (uint32, bool)) compile {
 	return func(c *compiler) step {
+		c.writes(regSCC)
 		d, a, b := c.scalarDest(0, 1), c.scalarSource(1, 32), c.scalarSource(2, 32)
 		return func(w *wave) { w.s[d], w.scc = f(a.get(w), b.get(w)) }
 	}
@@ -77,6 +81,7 @@ func logic32(f func(a, b uint32) uint32) compile {
 
 func sop2x64scc(f func(a, b uint64) uint64) compile {
 	return func(c *compiler) step {
+		c.writes(regSCC)
 		d, a, b := c.scalarDest(0, 2), c.scalarSource(1, 64), c.scalarSource(2, 64)
 		return func(w *wave) {
 			r := f(a.get64(w), b.get64(w))
@@ -89,6 +94,7 @@ func sop2x64scc(f func(a, b uint64) uint64) compile {
 // shift64 shifts a 64-bit source by a 32-bit one.
 func shift64(f func(a uint64, b uint32) uint64) compile {
 	return func(c *compiler) step {
+		c.writes(regSCC)
 		d, a, b := c.scalarDest(0, 2), c.scalarSource(1, 64), c.scalarSource(2, 32)
 		return func(w *wave) {
 			r := f(a.get64(w), b.get(w))
@@ -101,6 +107,8 @@ func shift64(f func(a uint64, b uint32) uint64) compile {
 // carry adds or subtracts with SCC going in and out.
 func carry(f func(a, b, in uint32) (r, out uint32)) compile {
 	return func(c *compiler) step {
+		c.reads(regSCC)
+		c.writes(regSCC)
 		d, a, b := c.scalarDest(0, 1), c.scalarSource(1, 32), c.scalarSource(2, 32)
 		return func(w *wave) {
 			r, out := f(a.get(w), b.get(w), b2u(w.scc))
@@ -112,6 +120,9 @@ func carry(f func(a, b, in uint32) (r, out uint32)) compile {
 // saveexec saves EXEC and changes it: D = EXEC, EXEC = f(S0, EXEC), SCC = EXEC != 0.
 func saveexec(f func(a, exec uint64) uint64) compile {
 	return func(c *compiler) step {
+		c.reads(regEXEC)
+		c.writes(regEXEC)
+		c.writes(regSCC)
 		d, a := c.scalarDest(0, 2), c.scalarSource(1, 64)
 		return func(w *wave) {
 			x, e := a.get64(w), w.exec()
@@ -127,6 +138,17 @@ func saveexec(f func(a, exec uint64) uint64) compile {
 func sopk(f func(w *wave, d int, k int32)) compile {
 	return func(c *compiler) step {
 		d, k := c.scalarDest(0, 1), c.imm16(1)
+		return func(w *wave) { f(w, d, k) }
+	}
+}
+
+// sopkChanges has a destination that it also reads; scc if it writes SCC.
+func sopkChanges(scc bool, f func(w *wave, d int, k int32)) compile {
+	return func(c *compiler) step {
+		if scc {
+			c.writes(regSCC)
+		}
+		d, k := c.scalarChanged(0, 1), c.imm16(1)
 		return func(w *wave) { f(w, d, k) }
 	}
 }
@@ -258,19 +280,24 @@ func init() {
 		"s_orn1_saveexec_b64":  saveexec(func(a, e uint64) uint64 { return ^a | e }),
 
 		"s_movk_i32": sopk(func(w *wave, d int, k int32) { w.s[d] = uint32(k) }),
-		"s_addk_i32": sopk(func(w *wave, d int, k int32) {
+		"s_addk_i32": sopkChanges(true, func(w *wave, d int, k int32) {
 			a, r := w.s[d], w.s[d]+uint32(k)
 			w.s[d], w.scc = r, overflow(a, uint32(k), r)
 		}),
-		"s_mulk_i32": sopk(func(w *wave, d int, k int32) { w.s[d] *= uint32(k) }),
-		"s_cmovk_i32": sopk(func(w *wave, d int, k int32) {
-			if w.scc {
-				w.s[d] = uint32(k)
+		"s_mulk_i32": sopkChanges(false, func(w *wave, d int, k int32) { w.s[d] *= uint32(k) }),
+		"s_cmovk_i32": func(c *compiler) step {
+			c.reads(regSCC)
+			d, k := c.scalarChanged(0, 1), c.imm16(1)
+			return func(w *wave) {
+				if w.scc {
+					w.s[d] = uint32(k)
+				}
 			}
-		}),
+		},
 
 		"s_cmov_b32": func(c *compiler) step {
-			d, a := c.scalarDest(0, 1), c.scalarSource(1, 32)
+			c.reads(regSCC)
+			d, a := c.scalarChanged(0, 1), c.scalarSource(1, 32)
 			return func(w *wave) {
 				if w.scc {
 					w.s[d] = a.get(w)
@@ -278,7 +305,8 @@ func init() {
 			}
 		},
 		"s_cmov_b64": func(c *compiler) step {
-			d, a := c.scalarDest(0, 2), c.scalarSource(1, 64)
+			c.reads(regSCC)
+			d, a := c.scalarChanged(0, 2), c.scalarSource(1, 64)
 			return func(w *wave) {
 				if w.scc {
 					w.setS64(d, a.get64(w))
@@ -286,6 +314,7 @@ func init() {
 			}
 		},
 		"s_cselect_b32": func(c *compiler) step {
+			c.reads(regSCC)
 			d, a, b := c.scalarDest(0, 1), c.scalarSource(1, 32), c.scalarSource(2, 32)
 			return func(w *wave) {
 				if w.scc {
@@ -296,6 +325,7 @@ func init() {
 			}
 		},
 		"s_cselect_b64": func(c *compiler) step {
+			c.reads(regSCC)
 			d, a, b := c.scalarDest(0, 2), c.scalarSource(1, 64), c.scalarSource(2, 64)
 			return func(w *wave) {
 				if w.scc {
@@ -315,7 +345,7 @@ func init() {
 // sop1DestIn changes its destination of n registers by a 32-bit source.
 func sop1DestIn(n int, f func(d uint64, a uint32) uint64) compile {
 	return func(c *compiler) step {
-		d, a := c.scalarDest(0, n), c.scalarSource(1, 32)
+		d, a := c.scalarChanged(0, n), c.scalarSource(1, 32)
 		if n == 1 {
 			return func(w *wave) { w.s[d] = uint32(f(uint64(w.s[d]), a.get(w))) }
 		}

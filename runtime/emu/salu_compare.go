@@ -26,6 +26,7 @@ func init() {
 	for _, name := range []string{"eq", "lg"} {
 		holds := relations[name]
 		rows["s_cmp_"+name+"_u64"] = func(c *compiler) step {
+			c.writes(regSCC)
 			a, b := c.scalarSource(0, 64), c.scalarSource(1, 64)
 			return func(w *wave) { w.scc = holds(cmp.Compare(a.get64(w), b.get64(w))) }
 		}
@@ -35,6 +36,7 @@ func init() {
 	}
 	for bit, name := range []string{"s_bitcmp0_b64", "s_bitcmp1_b64"} {
 		rows[name] = func(c *compiler) step {
+			c.writes(regSCC)
 			a, b := c.scalarSource(0, 64), c.scalarSource(1, 32)
 			return func(w *wave) { w.scc = a.get64(w)>>(b.get(w)&63)&1 == uint64(bit) }
 		}
@@ -44,6 +46,7 @@ func init() {
 
 func scmp(holds func(a, b uint32) bool) compile {
 	return func(c *compiler) step {
+		c.writes(regSCC)
 		a, b := c.scalarSource(0, 32), c.scalarSource(1, 32)
 		return func(w *wave) { w.scc = holds(a.get(w), b.get(w)) }
 	}
@@ -51,6 +54,7 @@ func scmp(holds func(a, b uint32) bool) compile {
 
 func scmpk(holds func(a uint32, k int32) bool) compile {
 	return func(c *compiler) step {
+		c.writes(regSCC)
 		a, k := c.scalarSource(0, 32), c.imm16(1)
 		return func(w *wave) { w.scc = holds(a.get(w), k) }
 	}

@@ -18,6 +18,7 @@ func (c *compiler) scalarSource(i, bits int) scalar {
 		if o.Count != bits/32 {
 			c.fail("operand %s has %d registers, not %d", o.Text, o.Count, bits/32)
 		}
+		c.readsScalar(i, o.Reg, bits/32)
 		return scalar{reg: o.Reg}
 	case Integer:
 		return scalar{reg: -1, konst: uint64(o.Int)}
@@ -30,6 +31,7 @@ func (c *compiler) scalarSource(i, bits int) scalar {
 		return scalar{reg: -1, konst: uint64(inline32(o))}
 	case Name:
 		if o.Text == "src_scc" || o.Text == "scc" {
+			c.readsScalar(i, regSCC, 1)
 			return scalar{reg: -1, scc: true}
 		}
 		if v, ok := c.k.aperture(o.Text); ok {
@@ -76,7 +78,15 @@ func (c *compiler) scalarDest(i, n int) int {
 		c.fail("operand %s is no destination of %d scalar registers", o.Text, n)
 		return 0
 	}
+	c.writesScalar(i, o.Reg, n)
 	return o.Reg
+}
+
+// scalarChanged compiles a destination whose old value counts too.
+func (c *compiler) scalarChanged(i, n int) int {
+	r := c.scalarDest(i, n)
+	c.readsScalar(i, r, n)
+	return r
 }
 
 func b2u(b bool) uint32 {

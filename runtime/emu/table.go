@@ -41,6 +41,7 @@ type compiler struct {
 	used    map[string]bool // modifiers asked for
 	args    int             // operands asked for: all below
 	indexed bool            // the kernel uses s_set_gpr_idx_on
+	uses    uses
 	err     error
 }
 
@@ -50,16 +51,16 @@ func (c *compiler) fail(format string, args ...any) {
 	}
 }
 
-// compileInst compiles one instruction of kernel k.
-func compileInst(k *Kernel, in *Inst, indexed bool) (step, error) {
+// compileInst compiles one instruction of kernel k, and says which registers it uses.
+func compileInst(k *Kernel, in *Inst, indexed bool) (step, uses, error) {
 	row, ok := instructions[in.Op]
 	if !ok {
-		return nil, in.errorf("unknown instruction %s", in.Op)
+		return nil, uses{}, in.errorf("unknown instruction %s", in.Op)
 	}
 	if row.chips != nil && !slices.Contains(row.chips, k.chip) {
-		return nil, in.errorf("%s has no instruction %s", k.chip, in.Op)
+		return nil, uses{}, in.errorf("%s has no instruction %s", k.chip, in.Op)
 	}
-	c := &compiler{chip: k.chip, in: in, k: k, used: map[string]bool{}, indexed: indexed}
+	c := &compiler{chip: k.chip, in: in, k: k, used: map[string]bool{}, indexed: indexed, uses: uses{class: classOf(in)}}
 	s := row.compile(c)
 	for _, m := range in.Mods {
 		if !c.used[m.Key] {
@@ -70,9 +71,9 @@ func compileInst(k *Kernel, in *Inst, indexed bool) (step, error) {
 		c.fail("%d operands, %d are understood", len(in.Args), c.args)
 	}
 	if c.err != nil {
-		return nil, in.errorf("%w", c.err)
+		return nil, uses{}, in.errorf("%w", c.err)
 	}
-	return s, nil
+	return s, c.uses, nil
 }
 
 // arg returns operand i.

@@ -90,26 +90,26 @@ const (
 var classLoops = map[elem]maskLoop{
 	f32: func(a, _, b, _ *Vec) (m uint64) {
 		for i := range a {
-			m = m>>1 | uint64(b2u(class(uint64(a[i])<<32, 8)&b[i] != 0))<<63
+			m = m>>1 | uint64(b2u(floatClass(uint64(a[i])<<32, 8)&b[i] != 0))<<63
 		}
 		return m
 	},
 	f16: func(a, _, b, _ *Vec) (m uint64) {
 		for i := range a {
-			m = m>>1 | uint64(b2u(class(uint64(a[i])<<48, 5)&b[i] != 0))<<63
+			m = m>>1 | uint64(b2u(floatClass(uint64(a[i])<<48, 5)&b[i] != 0))<<63
 		}
 		return m
 	},
 	f64: func(a0, a1, b, _ *Vec) (m uint64) {
 		for i := range a0 {
-			m = m>>1 | uint64(b2u(class(uint64(a0[i])|uint64(a1[i])<<32, 11)&b[i] != 0))<<63
+			m = m>>1 | uint64(b2u(floatClass(uint64(a0[i])|uint64(a1[i])<<32, 11)&b[i] != 0))<<63
 		}
 		return m
 	},
 }
 
-// class classifies a float of so many exponent bits, which is at the upper end of x.
-func class(x uint64, exponentBits uint) uint32 {
+// floatClass classifies a float of so many exponent bits, which is at the upper end of x.
+func floatClass(x uint64, exponentBits uint) uint32 {
 	mantissa := x << 1 << exponentBits
 	exponent := x << 1 >> (64 - exponentBits)
 	negative := x>>63 != 0

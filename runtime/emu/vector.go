@@ -111,14 +111,18 @@ func (c *compiler) vectorSource(i, nth int, e elem) *source {
 	switch o.Kind {
 	case VGPR, AGPR:
 		s.reg = c.vectorRegister(o, s.n)
+		index := 0
 		if c.indexed {
+			index = nth + 1
 			s.index = indexSrc0 << nth
 		}
+		c.readsVector(i, s.reg, s.n, index)
 	case SGPR:
 		if o.Count != s.n {
 			c.fail("operand %s has %d registers, not %d", o.Text, o.Count, s.n)
 		}
 		s.kind, s.scalar = sourceScalar, scalar{reg: o.Reg}
+		c.readsScalar(i, o.Reg, s.n)
 	case Name:
 		s.kind, s.scalar = sourceScalar, c.scalarSource(i, 32*s.n)
 	default:
@@ -156,7 +160,9 @@ func (c *compiler) vectorDest(i, n int) int {
 		c.fail("operand %s is no vector register", o.Text)
 		return 0
 	}
-	return c.vectorRegister(o, n)
+	r := c.vectorRegister(o, n)
+	c.writesVector(i, r, n, 0)
+	return r
 }
 
 // words returns both words of source nth; the high one of a single word is any.

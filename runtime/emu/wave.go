@@ -30,9 +30,11 @@ type wave struct {
 	// partial EXEC; in the wave so that steps allocate nothing.
 	operand [6]Vec // low and high word of each source
 	result  [16]Vec
-	addr    [Lanes]uint64
+	addr    [Lanes]uint64 // of the lanes' accesses
+	offset  [Lanes]uint64 // the same from the block of memory that they lie in
 
-	near *region // where the last global access was
+	near    *region // where the last global access was
+	scratch []byte  // private memory: group.private bytes for each lane in turn
 
 	fault error
 	fresh bool // set up, no instruction executed yet

@@ -1,0 +1,56 @@
+package emu
+
+// regSCC stands for SCC in a span: a number of wave.s that no instruction can name.
+const regSCC = 125
+
+// span is a run of registers that an instruction reads or writes.
+type span struct {
+	arg    int  // index of the operand; negative if it is implied
+	vector bool // of wave.v, or of wave.s
+	reg, n int
+	// index is how s_set_gpr_idx_on moves the registers: 0 not at all, else as the
+	// source or destination of that bit of its immediate, counted from 1.
+	index int
+}
+
+// uses are the registers that an instruction reads and writes, in the order in which
+// its compiler asked for them. They are recorded by the functions that compile
+// operands, so that whoever watches cannot disagree with what is executed. EXEC as
+// the mask of active lanes is not listed: an instruction with vector operands obeys
+// it.
+type uses struct {
+	class         class
+	reads, writes []span
+}
+
+// implied is the operand index of registers that do not stand in the text.
+const implied = -1
+
+func (c *compiler) readsVector(arg, reg, n, index int) {
+	c.uses.reads = append(c.uses.reads, span{arg, true, reg, n, index})
+}
+
+func (c *compiler) writesVector(arg, reg, n, index int) {
+	c.uses.writes = append(c.uses.writes, span{arg, true, reg, n, index})
+}
+
+func (c *compiler) readsScalar(arg, reg, n int) {
+	c.uses.reads = append(c.uses.reads, span{arg, false, reg, n, 0})
+}
+
+func (c *compiler) writesScalar(arg, reg, n int) {
+	c.uses.writes = append(c.uses.writes, span{arg, false, reg, n, 0})
+}
+
+// reads records a scalar register that the text does not name: VCC, EXEC, M0 or SCC.
+func (c *compiler) reads(reg int) { c.readsScalar(implied, reg, width(reg)) }
+
+// writes records one that is written.
+func (c *compiler) writes(reg int) { c.writesScalar(implied, reg, width(reg)) }
+
+func width(reg int) int {
+	if reg == regVCC || reg == regEXEC {
+		return 2
+	}
+	return 1
+}
