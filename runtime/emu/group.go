@@ -15,6 +15,7 @@ type group struct {
 	waves   []*wave
 	regions regions
 	kernarg uint64
+	private uint64 // bytes of scratch memory of a work-item
 	steps   []step
 	watch   watcher // nil if nobody looks
 }
@@ -32,13 +33,14 @@ const slice = 1 << 14
 func newGroup(k *Kernel, l *Launch, rs regions, kernarg uint64, steps []step) *group {
 	g := &group{k: k, launch: l, regions: rs, kernarg: kernarg, steps: steps}
 	g.lds = make([]byte, k.Meta.LDSBytes+l.LDS)
+	g.private = uint64(k.Meta.Descriptor.ScratchBytes)
 	n := k.vgprs
 	if k.agprs {
 		n = agprs + 256
 	}
 	items := l.Block[0] * l.Block[1] * l.Block[2]
 	for i := range (items + Lanes - 1) / Lanes {
-		g.waves = append(g.waves, &wave{v: make([]Vec, n), id: i, group: g})
+		g.waves = append(g.waves, &wave{v: make([]Vec, n), id: i, group: g, scratch: make([]byte, Lanes*g.private)})
 	}
 	return g
 }
@@ -49,7 +51,7 @@ func (g *group) start(id [3]int) {
 	g.id = id
 	d := g.k.Meta.Descriptor
 	for _, w := range g.waves {
-		*w = wave{v: w.v, id: w.id, group: g, count: w.count, pc: g.launch.entry}
+		*w = wave{v: w.v, scratch: w.scratch, id: w.id, group: g, count: w.count, pc: g.launch.entry}
 		if g.launch.reports != nil {
 			w.poison()
 		}

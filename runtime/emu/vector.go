@@ -157,6 +157,19 @@ func (c *compiler) vectorDest(i, n int) int {
 	return r
 }
 
+// vectorRead compiles source operand i of n registers that a step reads as they are:
+// an address, or data for memory.
+func (c *compiler) vectorRead(i, n int) int {
+	o := c.plain(c.arg(i))
+	if o.Kind != VGPR && o.Kind != AGPR {
+		c.fail("operand %s is no vector register", o.Text)
+		return 0
+	}
+	r := c.vectorRegister(o, n)
+	c.readsVector(i, r, n, 0)
+	return r
+}
+
 // word returns word j of the source; slot is the operand storage it may use.
 func (s *source) word(w *wave, j, slot int) *Vec {
 	var p *Vec

@@ -28,9 +28,11 @@ type wave struct {
 	// partial EXEC; in the wave so that steps allocate nothing.
 	operand [4]Vec
 	result  [16]Vec
-	addr    [Lanes]uint64
+	addr    [Lanes]uint64 // of the lanes' accesses
+	offset  [Lanes]uint64 // the same from the block of memory that they lie in
 
-	near *region // where the last global access was
+	near    *region // where the last global access was
+	scratch []byte  // private memory: group.private bytes for each lane in turn
 
 	// For accesses that the memory sanitizer reports.
 	nowhere region
@@ -47,6 +49,9 @@ func (w *wave) poison() {
 	}
 	for i := range w.s {
 		w.s[i] = poison
+	}
+	for i := range len(w.scratch) / 4 {
+		le.PutUint32(w.scratch[4*i:], poison)
 	}
 }
 
