@@ -47,10 +47,10 @@ type by struct {
 type writtenPage struct {
 	first [racePageBytes]by
 	value [racePageBytes]byte
-	more  map[int][]write
+	more  map[int][]byteWrite
 }
 
-type write struct {
+type byteWrite struct {
 	by
 	value byte
 }
@@ -250,7 +250,7 @@ func (x *raceWatcher) end(*group) {
 		for i := range p.wrote {
 			for m := p.wrote[i]; m != 0; m &= m - 1 {
 				at := 64*i + bits.TrailingZeros64(m)
-				page(x.writes, number).add(at, write{p.writes[at], p.value[at]})
+				page(x.writes, number).add(at, byteWrite{p.writes[at], p.value[at]})
 			}
 			for m := p.read[i]; m != 0; m &= m - 1 {
 				at := 64*i + bits.TrailingZeros64(m)
@@ -274,10 +274,10 @@ func page[P any](pages map[uint64]*P, number uint64) *P {
 	return p
 }
 
-func (p *writtenPage) add(at int, w write) {
+func (p *writtenPage) add(at int, w byteWrite) {
 	first := &p.first[at]
 	if more, ok := p.more[at]; ok {
-		i := slices.IndexFunc(more, func(o write) bool { return o.value == w.value })
+		i := slices.IndexFunc(more, func(o byteWrite) bool { return o.value == w.value })
 		switch {
 		case i < 0:
 			p.more[at] = append(more, w)
@@ -291,21 +291,21 @@ func (p *writtenPage) add(at int, w write) {
 		*first, p.value[at] = w.by, w.value
 	case p.value[at] != w.value:
 		if p.more == nil {
-			p.more = map[int][]write{}
+			p.more = map[int][]byteWrite{}
 		}
-		p.more[at] = []write{{*first, p.value[at]}, w}
+		p.more[at] = []byteWrite{{*first, p.value[at]}, w}
 	case w.group < first.group:
 		*first = w.by
 	}
 }
 
 // lowest are the writers of a byte by index, one for each value.
-func (p *writtenPage) lowest(at int) []write {
+func (p *writtenPage) lowest(at int) []byteWrite {
 	if more, ok := p.more[at]; ok {
-		slices.SortFunc(more, func(a, b write) int { return cmp.Compare(a.group, b.group) })
+		slices.SortFunc(more, func(a, b byteWrite) int { return cmp.Compare(a.group, b.group) })
 		return more
 	}
-	return []write{{p.first[at], p.value[at]}}
+	return []byteWrite{{p.first[at], p.value[at]}}
 }
 
 func (p *readPage) add(at int, r by) {

@@ -1,5 +1,7 @@
 package emu
 
+import "fmt"
+
 // regSCC stands for SCC in a span: a number of wave.s that no instruction can name.
 const regSCC = 125
 
@@ -53,4 +55,32 @@ func width(reg int) int {
 		return 2
 	}
 	return 1
+}
+
+// name is what the disassembler calls the registers.
+func (s span) name() string {
+	switch {
+	case s.vector && s.reg >= agprs:
+		return rangeName("a", s.reg-agprs, s.n)
+	case s.vector:
+		return rangeName("v", s.reg, s.n)
+	}
+	switch {
+	case s.reg == regSCC:
+		return "scc"
+	case s.reg == regM0:
+		return "m0"
+	case s.reg == regVCC && s.n == 2:
+		return "vcc"
+	case s.reg == regEXEC && s.n == 2:
+		return "exec"
+	}
+	return rangeName("s", s.reg, s.n)
+}
+
+func rangeName(file string, reg, n int) string {
+	if n == 1 {
+		return fmt.Sprintf("%s%d", file, reg)
+	}
+	return fmt.Sprintf("%s[%d:%d]", file, reg, reg+n-1)
 }
