@@ -78,7 +78,7 @@ func mapped(t testing.TB, w *wave, b []byte, label string) uint64 {
 func TestUnknownIsRefused(t *testing.T) {
 	for _, c := range []struct{ line, want string }{
 		{"v_frobnicate_b32_e32 v0, v1", "unknown instruction v_frobnicate_b32"},
-		{"v_add_u32_e32 v0, v1, v2 clamp", "modifier clamp is not supported here"},
+		{"v_and_b32_e64 v0, v1, v2 clamp", "modifier clamp is not supported here"},
 		{"v_add_u32_e32 v0, -v1, v2", "takes no modifiers"},
 		{"s_add_u32 s0, s1", "operand 3 is missing"},
 		{"s_add_u32 s0, s1, s2, s3", "4 operands, 3 are understood"},

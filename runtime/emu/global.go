@@ -45,7 +45,7 @@ func flatLoad(t datum, form flatForm) compile {
 
 func flatStore(t datum, form flatForm) compile {
 	return func(c *compiler) step {
-		s := c.vectorRead(1, t.words())
+		s := c.vectorData(1, t.words())
 		a := &access{in: c.in, place: form.place, address: form.address(c, 0, 2), size: t.size, kind: accessWrite}
 		return t.store(a, s, t.mover(c.cachePolicy()))
 	}
@@ -62,7 +62,19 @@ func (c *compiler) addressRegister(i, n int) int {
 	if o := c.arg(i); o.Kind == AGPR {
 		c.fail("operand %s: an address is no accumulation register", o.Text)
 	}
-	return c.vectorRead(i, n)
+	return c.vectorData(i, n)
+}
+
+// vectorData compiles data in n registers that an instruction only reads.
+func (c *compiler) vectorData(i, n int) int {
+	o := c.plain(c.arg(i))
+	if o.Kind != VGPR && o.Kind != AGPR {
+		c.fail("operand %s is no vector register", o.Text)
+		return 0
+	}
+	r := c.vectorRegister(o, n)
+	c.readsVector(i, r, n, 0)
+	return r
 }
 
 // globalAddress is v[64 bits] + offset, or s[64 bits] + v[32 bits] + offset.

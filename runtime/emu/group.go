@@ -20,19 +20,14 @@ type group struct {
 	watch   watcher // nil if nobody looks
 }
 
-// gprIndex is the state of s_set_gpr_idx_on: what M0's low byte is added to.
-type gprIndex struct {
-	on                    bool
-	src0, src1, src2, dst bool
-}
-
 // slice is how many instructions a wave runs before another of its group has a
 // turn: waves may wait for each other without a barrier.
 const slice = 1 << 14
 
 func newGroup(k *Kernel, l *Launch, rs regions, kernarg uint64, steps []step) *group {
 	g := &group{k: k, launch: l, regions: rs, kernarg: kernarg, steps: steps}
-	g.lds = make([]byte, k.Meta.LDSBytes+l.LDS)
+	lds := k.Meta.LDSBytes + l.LDS
+	g.lds = make([]byte, lds, (lds+15)&^15) // aligned for atomic operations
 	g.private = uint64(k.Meta.Descriptor.ScratchBytes)
 	n := k.vgprs
 	if k.agprs {

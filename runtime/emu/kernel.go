@@ -39,6 +39,11 @@ type Kernel struct {
 // Load prepares a code object. Its kernels are compiled when they are asked for.
 // objdump is LLVM's llvm-objdump.
 func Load(ctx context.Context, objdump string, code []byte) (*Program, error) {
+	return Loader{ObjDump: objdump}.Load(ctx, code)
+}
+
+// Load prepares a code object.
+func (l Loader) Load(ctx context.Context, code []byte) (*Program, error) {
 	f, err := object.Read(code)
 	if err != nil {
 		return nil, err
@@ -63,7 +68,7 @@ func Load(ctx context.Context, objdump string, code []byte) (*Program, error) {
 		}
 		copy(p.image[s.Address:], s.Data)
 	}
-	p.listing, err = object.Disassemble(ctx, objdump, code, "")
+	p.listing, err = l.disassemble(ctx, code)
 	return p, err
 }
 
@@ -93,6 +98,12 @@ func (p *Program) Kernel(name string) (*Kernel, error) {
 	return k, nil
 }
 
+// The float mode that the vector ALU has: LLVM's default for kernels.
+const (
+	floatMode = 0xf0          // round to nearest even; denormals of all sizes kept
+	modeBits  = 1<<21 | 1<<23 // compute_pgm_rsrc1: DX10_CLAMP, IEEE_MODE
+)
+
 // check refuses what a launch could not set up.
 func (k *Kernel) check() error {
 	d := k.Meta.Descriptor
@@ -103,6 +114,9 @@ func (k *Kernel) check() error {
 		return errors.New("wavefronts of 32 lanes are not supported")
 	case d.Has(object.UsesDynamicStack):
 		return errors.New("a dynamic stack is not supported")
+	case d.FloatMode() != floatMode || d.Rsrc1&modeBits != modeBits:
+		return fmt.Errorf("its float mode is %#x and compute_pgm_rsrc1 %#x: only %#x (round to nearest even, denormals kept) with DX10_CLAMP and IEEE_MODE is supported",
+			d.FloatMode(), d.Rsrc1, floatMode)
 	}
 	for _, p := range []struct {
 		bit  object.Property

@@ -11,15 +11,15 @@ import (
 
 func init() {
 	define(map[string]compile{
-		"ds_bpermute_b32": bpermute,
-		"ds_permute_b32":  permute,
-		"ds_swizzle_b32":  swizzle,
+		"ds_bpermute_b32": dsBpermute,
+		"ds_permute_b32":  dsPermute,
+		"ds_swizzle_b32":  dsSwizzle,
 	})
 }
 
-// bpermute: each lane names the lane that it reads from, times 4.
-func bpermute(c *compiler) step {
-	d, a, s := c.vectorDest(0, 1), c.addressRegister(1, 1), c.vectorRead(2, 1)
+// dsBpermute: each lane names the lane that it reads from, times 4.
+func dsBpermute(c *compiler) step {
+	d, a, s := c.vectorDest(0, 1), c.addressRegister(1, 1), c.vectorData(2, 1)
 	offset := uint32(c.number("offset", 0))
 	return func(w *wave) {
 		from, data, t := &w.v[a], &w.v[s], &w.result[0]
@@ -40,10 +40,10 @@ func bpermute(c *compiler) step {
 	}
 }
 
-// permute: each lane names the lane that it writes to. If several write to one, the
+// dsPermute: each lane names the lane that it writes to. If several write to one, the
 // last of them wins.
-func permute(c *compiler) step {
-	d, a, s := c.vectorDest(0, 1), c.addressRegister(1, 1), c.vectorRead(2, 1)
+func dsPermute(c *compiler) step {
+	d, a, s := c.vectorDest(0, 1), c.addressRegister(1, 1), c.vectorData(2, 1)
 	offset := uint32(c.number("offset", 0))
 	return func(w *wave) {
 		to, data, t := &w.v[a], &w.v[s], &w.result[0]
@@ -56,10 +56,10 @@ func permute(c *compiler) step {
 	}
 }
 
-// swizzle: the instruction names the lanes to read from, by a pattern within groups of
+// dsSwizzle: the instruction names the lanes to read from, by a pattern within groups of
 // 32 lanes, or of 4.
-func swizzle(c *compiler) step {
-	d, s := c.vectorDest(0, 1), c.vectorRead(1, 1)
+func dsSwizzle(c *compiler) step {
+	d, s := c.vectorDest(0, 1), c.vectorData(1, 1)
 	from, err := swizzlePattern(c.value("offset", "0"))
 	if err != "" {
 		c.fail("modifier offset: %s", err)

@@ -69,7 +69,7 @@ func ldsLoad(t datum) compile {
 func ldsStore(t datum) compile {
 	return func(c *compiler) step {
 		a := c.ldsAccess(0, t.size, uint64(c.number("offset", 0)), accessWrite)
-		return t.store(a, c.vectorRead(1, t.words()), movers[t.size])
+		return t.store(a, c.vectorData(1, t.words()), movers[t.size])
 	}
 }
 
@@ -101,7 +101,7 @@ func ldsStore2(size, scale uint64) compile {
 		move := movers[size]
 		a := c.ldsAccess(0, size, first, accessWrite)
 		b := a.then(delta)
-		s0, s1 := c.vectorRead(1, move.words), c.vectorRead(2, move.words)
+		s0, s1 := c.vectorData(1, move.words), c.vectorData(2, move.words)
 		return func(w *wave) {
 			mask := a.begin(w, w.exec())
 			if scatter(w, a, w.v[s0:s0+move.words], move, mask) {

@@ -56,7 +56,7 @@ func (u *uses) dataWord(in *Inst, n int) (s span, ok bool) {
 			continue
 		}
 		if n < r.n {
-			return span{r.arg, true, r.reg + n, 1, r.index}, true
+			return span{r.arg, true, r.reg + n, 1, r.index, r.mask}, true
 		}
 		n -= r.n
 	}
@@ -75,43 +75,6 @@ func dataShift(in *Inst) uint {
 // register pair as one bit for each lane.
 var laneMaskPrefixes = []string{"v_cndmask", "v_addc_", "v_subb_", "v_subbrev_", "v_div_fmas"}
 
-// written is which bits of a destination's words an instruction writes; the others
-// keep what they were.
-func written(in *Inst) uint32 {
-	if sel, ok := in.mod("dst_sel"); ok && in.unusedPreserved() {
-		return selected(sel)
-	}
-	switch {
-	case strings.HasSuffix(in.Op, "_d16_hi"):
-		return 0xffff0000
-	case strings.HasSuffix(in.Op, "_d16"):
-		return 0xffff
-	case in.has("v_cvt_pk_fp8_", "v_cvt_pk_bf8_"): // op_sel's last bit chooses the half
-		if in.opSel(2) {
-			return 0xffff0000
-		}
-		return 0xffff
-	case in.has("v_cvt_sr_fp8_", "v_cvt_sr_bf8_"), in.has("v_cvt_scalef32_pk_fp4_"): // its last two bits the byte
-		at := 0
-		if in.opSel(2) {
-			at += 8
-		}
-		if in.opSel(3) {
-			at += 16
-		}
-		return 0xff << at
-	}
-	return ^uint32(0)
-}
-
-func (in *Inst) unusedPreserved() bool {
-	v, _ := in.mod("dst_unused")
-	return v == "UNUSED_PRESERVE"
-}
-
-// opSel is a bit of op_sel.
-func (in *Inst) opSel(i int) bool { return in.listed("op_sel", i, false) }
-
 // listed is a bit of a modifier such as op_sel_hi:[0,1].
 func (in *Inst) listed(key string, i int, absent bool) bool {
 	v, ok := in.mod(key)
@@ -121,22 +84,6 @@ func (in *Inst) listed(key string, i int, absent bool) bool {
 	inner, _ := wrapped(v, "[", "]")
 	bits := strings.Split(inner, ",")
 	return i < len(bits) && strings.TrimSpace(bits[i]) == "1"
-}
-
-// sdwaSources are the modifiers that select a part of a source.
-var sdwaSources = []string{"src0_sel", "src1_sel"}
-
-// selected is a part of a word, as the modifiers of SDWA name it.
-func selected(sel string) uint32 {
-	switch {
-	case strings.HasPrefix(sel, "BYTE_") && len(sel) == 6:
-		return 0xff << (8 * (sel[5] - '0') & 31)
-	case sel == "WORD_0":
-		return 0xffff
-	case sel == "WORD_1":
-		return 0xffff0000
-	}
-	return ^uint32(0)
 }
 
 // destinations is how many operands an instruction's text begins with that are
@@ -151,15 +98,8 @@ func (u *uses) destinations() int {
 
 // shifted is a span as s_set_gpr_idx_on moves it.
 func (w *wave) shifted(s span) span {
-	if s.index == 0 || !w.gprIndex.on {
-		return s
-	}
-	x := &w.gprIndex
-	if !([]bool{x.src0, x.src1, x.src2, x.dst}[s.index-1]) {
-		return s
-	}
-	if s.reg += int(w.s[regM0] & 0xff); s.reg+s.n > len(w.v) {
-		s.reg = 0
+	if s.index != 0 && w.indexing(s.index) {
+		s.reg, _ = w.index(s.reg, s.n)
 	}
 	return s
 }

@@ -34,7 +34,7 @@ func (x *uninitWatcher) vectors(w *wave, in *Inst, use *uses, u *undefined) {
 	if !x.concerned(w, use, u) {
 		return
 	}
-	exec, mask := w.exec(), written(in)
+	exec := w.exec()
 	switch op := in.Op; {
 	case use.class == classMFMA:
 		x.matrix(in, use, u)
@@ -49,16 +49,16 @@ func (x *uninitWatcher) vectors(w *wave, in *Inst, use *uses, u *undefined) {
 		for i := range x.source[0] {
 			x.source[0][i] = 0
 		}
-		x.keep(u, use, &x.source[0], exec, mask)
+		x.keep(u, use, &x.source[0], exec)
 		return
 	}
 	if c, ok := carriedOps[in.Op]; ok && x.carry(w, in, use, u, c) {
 		return
 	}
-	if strings.HasPrefix(in.Op, "v_cndmask") && x.choose(w, in, use, u, exec, mask) {
+	if strings.HasPrefix(in.Op, "v_cndmask") && x.choose(w, in, use, u, exec) {
 		return
 	}
-	if f, ok := bitwise[in.Op]; ok && x.bits(w, in, use, u, exec, mask, f) {
+	if f, ok := bitwise[in.Op]; ok && x.bits(w, in, use, u, exec, f) {
 		return
 	}
 	if in.has("v_pk_") && x.packed(w, in, use, u, exec) {
@@ -82,7 +82,7 @@ func (x *uninitWatcher) vectors(w *wave, in *Inst, use *uses, u *undefined) {
 	} else {
 		x.join(w, in, use, u, all, maxWords)
 	}
-	x.keep(u, use, all, lanes, mask)
+	x.keep(u, use, all, lanes)
 }
 
 // concerned tells whether the instruction has an undefined source or destination.
@@ -112,13 +112,13 @@ func sameOperands(in *Inst) bool {
 	return len(in.Args) == 3 && len(in.Mods) == 0 && in.Args[1] == in.Args[2]
 }
 
-// keep stores undefined bits in all that the instruction writes: mask of the words of
-// a vector register, a bit per lane of a pair of scalar registers, else all of one.
-func (x *uninitWatcher) keep(u *undefined, use *uses, v *Vec, lanes uint64, mask uint32) {
+// keep stores undefined bits in all that the instruction writes: the words of vector
+// registers, a bit per lane of a pair of scalar registers, else all of one.
+func (x *uninitWatcher) keep(u *undefined, use *uses, v *Vec, lanes uint64) {
 	for _, s := range use.writes {
 		if s.vector {
 			for r := s.reg; r < s.reg+s.n; r++ {
-				u.set(r, v, lanes, mask)
+				u.set(r, v, lanes, s.mask)
 			}
 			continue
 		}
@@ -175,11 +175,7 @@ const maxWords = 16
 // join makes a lane of v undefined if a source is; of sources of several words the
 // first so many count.
 func (x *uninitWatcher) join(w *wave, in *Inst, use *uses, u *undefined, v *Vec, words int) {
-	merges := written(in) != ^uint32(0)
 	for _, s := range use.reads {
-		if merges && s.arg == 0 {
-			continue // read for the sake of the bits that stay
-		}
 		x.joinSpan(w, in, use, u, v, s, words)
 	}
 }
@@ -188,13 +184,12 @@ func (x *uninitWatcher) joinSpan(w *wave, in *Inst, use *uses, u *undefined, v *
 	s = w.shifted(s)
 	n := min(s.n, words)
 	if s.vector {
-		sel := sourceMask(in, s.arg-use.destinations())
 		for r := s.reg; r < s.reg+n; r++ {
 			if !u.dirty[r] {
 				continue
 			}
 			for i, b := range &u.v[r] {
-				v[i] |= spread(b & sel)
+				v[i] |= spread(b & s.mask)
 			}
 		}
 		return
@@ -211,18 +206,6 @@ func (x *uninitWatcher) joinSpan(w *wave, in *Inst, use *uses, u *undefined, v *
 			broadcast(v, ^uint32(0))
 		}
 	}
-}
-
-// sourceMask is the part of a word that SDWA selects of the i-th source.
-func sourceMask(in *Inst, i int) uint32 {
-	if i < 0 || i >= len(sdwaSources) {
-		return ^uint32(0)
-	}
-	sel, ok := in.mod(sdwaSources[i])
-	if !ok {
-		return ^uint32(0)
-	}
-	return selected(sel)
 }
 
 // register is the vector register of an operand of one word, and whether it is one.
@@ -247,7 +230,7 @@ func (x *uninitWatcher) carry(w *wave, in *Inst, use *uses, u *undefined, c carr
 		}
 	}
 	e := &x.lane
-	e.s, e.scc, e.id, e.gprIndex = w.s, w.scc, w.id, w.gprIndex
+	e.s, e.scc, e.id, e.gprIndexed = w.s, w.scc, w.id, w.gprIndexed
 	for _, s := range use.writes {
 		if s.vector {
 			copy(e.v[s.reg:s.reg+s.n], u.v[s.reg:s.reg+s.n])
@@ -317,7 +300,7 @@ func (x *uninitWatcher) carry(w *wave, in *Inst, use *uses, u *undefined, c carr
 }
 
 // choose is v_cndmask: the source that the mask chooses.
-func (x *uninitWatcher) choose(w *wave, in *Inst, use *uses, u *undefined, exec uint64, mask uint32) bool {
+func (x *uninitWatcher) choose(w *wave, in *Inst, use *uses, u *undefined, exec uint64) bool {
 	if in.Enc == EncDPP || in.Enc == EncSDWA {
 		return false
 	}
@@ -352,7 +335,7 @@ func (x *uninitWatcher) choose(w *wave, in *Inst, use *uses, u *undefined, exec 
 			}
 		}
 	}
-	x.keep(u, use, v, exec, mask)
+	x.keep(u, use, v, exec)
 	return true
 }
 
@@ -378,7 +361,7 @@ func undefinedOr32(a, ua, b, ub uint32) uint32 {
 	return uint32(undefinedOr(uint64(a), uint64(ua), uint64(b), uint64(ub)))
 }
 
-func (x *uninitWatcher) bits(w *wave, in *Inst, use *uses, u *undefined, exec uint64, mask uint32, f func(v, u *[3]uint32) uint32) bool {
+func (x *uninitWatcher) bits(w *wave, in *Inst, use *uses, u *undefined, exec uint64, f func(v, u *[3]uint32) uint32) bool {
 	if in.Enc == EncDPP || in.Enc == EncSDWA {
 		return false
 	}
@@ -402,7 +385,7 @@ func (x *uninitWatcher) bits(w *wave, in *Inst, use *uses, u *undefined, exec ui
 		}
 		result[i] = f(&values, &unknown)
 	}
-	x.keep(u, use, result, exec, mask)
+	x.keep(u, use, result, exec)
 	return true
 }
 
@@ -412,6 +395,9 @@ func (x *uninitWatcher) packed(w *wave, in *Inst, use *uses, u *undefined, exec 
 	wide := strings.HasSuffix(in.Op, "_f32") || strings.HasSuffix(in.Op, "_b32")
 	if len(use.writes) != 1 || !use.writes[0].vector || wide != (use.writes[0].n == 2) {
 		return false
+	}
+	if in.Op == "v_pk_mov_b32" {
+		return x.packedMov(w, in, use, u, exec)
 	}
 	low, high := &x.source[0], &x.source[1]
 	*low, *high = Vec{}, Vec{}
@@ -437,7 +423,25 @@ func (x *uninitWatcher) packed(w *wave, in *Inst, use *uses, u *undefined, exec 
 	for i := range low {
 		low[i] = low[i]&0xffff | high[i]&0xffff0000
 	}
-	x.keep(u, use, low, exec, ^uint32(0))
+	x.keep(u, use, low, exec)
+	return true
+}
+
+// packedMov is v_pk_mov_b32: a word of the first source, then one of the second.
+func (x *uninitWatcher) packedMov(w *wave, in *Inst, use *uses, u *undefined, exec uint64) bool {
+	words := []*Vec{&x.source[0], &x.source[1]}
+	for i, to := range words {
+		*to = Vec{}
+		for _, s := range use.reads {
+			if s.arg != 1+i {
+				continue
+			}
+			for lane := range to {
+				to[lane] = x.half(w, u, s, int(b2u(in.listed("op_sel", i, false))), lane, true)
+			}
+		}
+	}
+	x.keepWords(u, use, words, exec)
 	return true
 }
 
@@ -492,7 +496,7 @@ func (x *uninitWatcher) joinMoved(w *wave, in *Inst, use *uses, u *undefined, v 
 		return w.exec()
 	}
 	for _, s := range use.reads {
-		if s.arg != first && !(s.arg == 0 && keepsOld(in, use)) {
+		if s.arg != first {
 			x.joinSpan(w, in, use, u, v, s, maxWords)
 		}
 	}
@@ -516,10 +520,6 @@ func (x *uninitWatcher) joinMoved(w *wave, in *Inst, use *uses, u *undefined, v 
 	}
 	return lanes
 }
-
-// keepsOld tells whether a read of the destination is for the lanes that DPP does not
-// write, and no source of the operation.
-func keepsOld(in *Inst, use *uses) bool { return !in.has("v_fmac", "v_mac", "v_dot", "v_pk_fmac") }
 
 // moveTarget is a register beside r.
 func moveTarget(r int) int {

@@ -14,7 +14,7 @@ func (x *uninitWatcher) matrix(in *Inst, use *uses, u *undefined) {
 	}
 	all := uint32(0)
 	var rows, columns uint32 // undefined ones of A and B
-	side := matrixSide(in.Op)
+	side := resultSide(in.Op)
 	for _, s := range use.reads {
 		for r := s.reg; r < s.reg+s.n; r++ {
 			if !s.vector {
@@ -49,7 +49,7 @@ func (x *uninitWatcher) matrix(in *Inst, use *uses, u *undefined) {
 		v := &x.source[0]
 		for i := range v {
 			v[i] = all
-			if side != 0 && (rows>>matrixRow(side, i, j)&1 != 0 || columns>>(i%side)&1 != 0) {
+			if side != 0 && (rows>>rowOfResult(side, i, j)&1 != 0 || columns>>(i%side)&1 != 0) {
 				v[i] = ^uint32(0)
 			}
 			if c >= 0 {
@@ -64,9 +64,9 @@ func (x *uninitWatcher) matrix(in *Inst, use *uses, u *undefined) {
 // blocks is the part of a mnemonic that says that there are several.
 var blocks = regexp.MustCompile(`_[0-9]+b_`)
 
-// matrixSide is M and N of a matrix instruction with one block and results of one
+// resultSide is M and N of a matrix instruction with one block and results of one
 // word; 0 for others, of which all results follow from all sources.
-func matrixSide(op string) int {
+func resultSide(op string) int {
 	switch {
 	case strings.Contains(op, "_f64") || blocks.MatchString(op):
 		return 0
@@ -78,9 +78,9 @@ func matrixSide(op string) int {
 	return 0
 }
 
-// matrixRow is the row of word j of D in a lane (MI300 ISA, "Matrix Arithmetic
+// rowOfResult is the row of word j of D in a lane (MI300 ISA, "Matrix Arithmetic
 // Instructions", the layouts of 16x16 and 32x32 results).
-func matrixRow(side, lane, j int) int {
+func rowOfResult(side, lane, j int) int {
 	if side == 16 {
 		return 4*(lane/16) + j
 	}

@@ -7,161 +7,2129 @@ import (
 	"math/bits"
 )
 
-var loops1 = map[string]typed[loop1]{
-	"v_mov_b32": {b32, func(d, a *Vec) {
+var valuRows = map[string]valuRow{
+	"v_mov_b32": {types: []elem{b32, b32}, narrow: func(d, a, _, _ *Vec) {
 		for i := range d {
 			a := a[i]
 			d[i] = a
 		}
 	}},
-	"v_not_b32": {b32, func(d, a *Vec) {
-		for i := range d {
-			a := a[i]
-			d[i] = ^a
+	"v_mov_b64": {types: []elem{b64, b64}, wide: func(d0, d1, a0, a1, _, _, _, _ *Vec) {
+		for i := range d0 {
+			a := (uint64(a0[i]) | uint64(a1[i])<<32)
+			r := a
+			d0[i], d1[i] = uint32(r), uint32(r>>32)
 		}
 	}},
-	"v_bfrev_b32": {b32, func(d, a *Vec) {
+	"v_accvgpr_mov_b32": {types: []elem{b32, b32}, narrow: func(d, a, _, _ *Vec) {
 		for i := range d {
 			a := a[i]
-			d[i] = bits.Reverse32(a)
+			d[i] = a
 		}
 	}},
-	"v_cvt_f32_i32": {b32, func(d, a *Vec) {
+	"v_accvgpr_read_b32": {types: []elem{b32, b32}, narrow: func(d, a, _, _ *Vec) {
 		for i := range d {
 			a := a[i]
-			d[i] = math.Float32bits(float32(int32(a)))
+			d[i] = a
 		}
 	}},
-	"v_cvt_f32_u32": {b32, func(d, a *Vec) {
+	"v_accvgpr_write_b32": {types: []elem{b32, b32}, narrow: func(d, a, _, _ *Vec) {
 		for i := range d {
 			a := a[i]
-			d[i] = math.Float32bits(float32(a))
+			d[i] = a
 		}
 	}},
-}
-
-var loops2 = map[string]typed[loop2]{
-	"v_add_f32": {f32, func(d, a, b *Vec) {
+	"v_add_f32": {types: []elem{f32, f32, f32}, narrow: func(d, a, b, _ *Vec) {
 		for i := range d {
 			a, b := math.Float32frombits(a[i]), math.Float32frombits(b[i])
 			d[i] = math.Float32bits(a + b)
 		}
 	}},
-	"v_sub_f32": {f32, func(d, a, b *Vec) {
+	"v_sub_f32": {types: []elem{f32, f32, f32}, narrow: func(d, a, b, _ *Vec) {
 		for i := range d {
 			a, b := math.Float32frombits(a[i]), math.Float32frombits(b[i])
 			d[i] = math.Float32bits(a - b)
 		}
 	}},
-	"v_subrev_f32": {f32, func(d, a, b *Vec) {
+	"v_subrev_f32": {types: []elem{f32, f32, f32}, narrow: func(d, a, b, _ *Vec) {
 		for i := range d {
 			a, b := math.Float32frombits(a[i]), math.Float32frombits(b[i])
 			d[i] = math.Float32bits(b - a)
 		}
 	}},
-	"v_mul_f32": {f32, func(d, a, b *Vec) {
+	"v_mul_f32": {types: []elem{f32, f32, f32}, narrow: func(d, a, b, _ *Vec) {
 		for i := range d {
 			a, b := math.Float32frombits(a[i]), math.Float32frombits(b[i])
 			d[i] = math.Float32bits(a * b)
 		}
 	}},
-	"v_add_u32": {b32, func(d, a, b *Vec) {
+	"v_mul_legacy_f32": {types: []elem{f32, f32, f32}, narrow: func(d, a, b, _ *Vec) {
+		for i := range d {
+			a, b := math.Float32frombits(a[i]), math.Float32frombits(b[i])
+			d[i] = math.Float32bits(mulLegacy(a, b))
+		}
+	}},
+	"v_max_f32": {types: []elem{f32, f32, f32}, narrow: func(d, a, b, _ *Vec) {
+		for i := range d {
+			a, b := math.Float32frombits(a[i]), math.Float32frombits(b[i])
+			d[i] = max32(a, b)
+		}
+	}},
+	"v_min_f32": {types: []elem{f32, f32, f32}, narrow: func(d, a, b, _ *Vec) {
+		for i := range d {
+			a, b := math.Float32frombits(a[i]), math.Float32frombits(b[i])
+			d[i] = min32(a, b)
+		}
+	}},
+	"v_fma_f32": {types: []elem{f32, f32, f32, f32}, narrow: func(d, a, b, c *Vec) {
+		for i := range d {
+			a, b, c := math.Float32frombits(a[i]), math.Float32frombits(b[i]), math.Float32frombits(c[i])
+			d[i] = math.Float32bits(fma32(a, b, c))
+		}
+	}},
+	"v_fmac_f32": {types: []elem{f32, f32, f32, f32}, narrow: func(d, a, b, c *Vec) {
+		for i := range d {
+			a, b, c := math.Float32frombits(a[i]), math.Float32frombits(b[i]), math.Float32frombits(c[i])
+			d[i] = math.Float32bits(fma32(a, b, c))
+		}
+	}},
+	"v_fmamk_f32": {types: []elem{f32, f32, f32, f32}, narrow: func(d, a, b, c *Vec) {
+		for i := range d {
+			a, b, c := math.Float32frombits(a[i]), math.Float32frombits(b[i]), math.Float32frombits(c[i])
+			d[i] = math.Float32bits(fma32(a, b, c))
+		}
+	}},
+	"v_fmaak_f32": {types: []elem{f32, f32, f32, f32}, narrow: func(d, a, b, c *Vec) {
+		for i := range d {
+			a, b, c := math.Float32frombits(a[i]), math.Float32frombits(b[i]), math.Float32frombits(c[i])
+			d[i] = math.Float32bits(fma32(a, b, c))
+		}
+	}},
+	"v_max3_f32": {types: []elem{f32, f32, f32, f32}, narrow: func(d, a, b, c *Vec) {
+		for i := range d {
+			a, b, c := math.Float32frombits(a[i]), math.Float32frombits(b[i]), math.Float32frombits(c[i])
+			d[i] = max32(math.Float32frombits(max32(a, b)), c)
+		}
+	}},
+	"v_min3_f32": {types: []elem{f32, f32, f32, f32}, narrow: func(d, a, b, c *Vec) {
+		for i := range d {
+			a, b, c := math.Float32frombits(a[i]), math.Float32frombits(b[i]), math.Float32frombits(c[i])
+			d[i] = min32(math.Float32frombits(min32(a, b)), c)
+		}
+	}},
+	"v_med3_f32": {types: []elem{f32, f32, f32, f32}, narrow: func(d, a, b, c *Vec) {
+		for i := range d {
+			a, b, c := math.Float32frombits(a[i]), math.Float32frombits(b[i]), math.Float32frombits(c[i])
+			d[i] = med32(a, b, c)
+		}
+	}},
+	"v_maximum3_f32": {types: []elem{f32, f32, f32, f32}, narrow: func(d, a, b, c *Vec) {
+		for i := range d {
+			a, b, c := math.Float32frombits(a[i]), math.Float32frombits(b[i]), math.Float32frombits(c[i])
+			d[i] = math.Float32bits(max(max(a, b), c))
+		}
+	}},
+	"v_minimum3_f32": {types: []elem{f32, f32, f32, f32}, narrow: func(d, a, b, c *Vec) {
+		for i := range d {
+			a, b, c := math.Float32frombits(a[i]), math.Float32frombits(b[i]), math.Float32frombits(c[i])
+			d[i] = math.Float32bits(min(min(a, b), c))
+		}
+	}},
+	"v_div_fixup_f32": {types: []elem{f32, f32, f32, f32}, narrow: func(d, a, b, c *Vec) {
+		for i := range d {
+			a, b, c := a[i], b[i], c[i]
+			d[i] = divFixup32(a, b, c)
+		}
+	}},
+	"v_rcp_f32": {types: []elem{f32, f32}, narrow: func(d, a, _, _ *Vec) {
+		for i := range d {
+			a := math.Float32frombits(a[i])
+			d[i] = math.Float32bits(rcp32(a))
+		}
+	}},
+	"v_rcp_iflag_f32": {types: []elem{f32, f32}, narrow: func(d, a, _, _ *Vec) {
+		for i := range d {
+			a := math.Float32frombits(a[i])
+			d[i] = math.Float32bits(rcp32(a))
+		}
+	}},
+	"v_rsq_f32": {types: []elem{f32, f32}, narrow: func(d, a, _, _ *Vec) {
+		for i := range d {
+			a := math.Float32frombits(a[i])
+			d[i] = math.Float32bits(rsq32(a))
+		}
+	}},
+	"v_sqrt_f32": {types: []elem{f32, f32}, narrow: func(d, a, _, _ *Vec) {
+		for i := range d {
+			a := math.Float32frombits(a[i])
+			d[i] = math.Float32bits(sqrt32(a))
+		}
+	}},
+	"v_exp_f32": {types: []elem{f32, f32}, narrow: func(d, a, _, _ *Vec) {
+		for i := range d {
+			a := math.Float32frombits(a[i])
+			d[i] = math.Float32bits(exp32(a))
+		}
+	}},
+	"v_log_f32": {types: []elem{f32, f32}, narrow: func(d, a, _, _ *Vec) {
+		for i := range d {
+			a := math.Float32frombits(a[i])
+			d[i] = math.Float32bits(log32(a))
+		}
+	}},
+	"v_sin_f32": {types: []elem{f32, f32}, narrow: func(d, a, _, _ *Vec) {
+		for i := range d {
+			a := math.Float32frombits(a[i])
+			d[i] = math.Float32bits(sin32(a))
+		}
+	}},
+	"v_cos_f32": {types: []elem{f32, f32}, narrow: func(d, a, _, _ *Vec) {
+		for i := range d {
+			a := math.Float32frombits(a[i])
+			d[i] = math.Float32bits(cos32(a))
+		}
+	}},
+	"v_trunc_f32": {types: []elem{f32, f32}, narrow: func(d, a, _, _ *Vec) {
+		for i := range d {
+			a := math.Float32frombits(a[i])
+			d[i] = math.Float32bits(float32(math.Trunc(float64(a))))
+		}
+	}},
+	"v_floor_f32": {types: []elem{f32, f32}, narrow: func(d, a, _, _ *Vec) {
+		for i := range d {
+			a := math.Float32frombits(a[i])
+			d[i] = math.Float32bits(float32(math.Floor(float64(a))))
+		}
+	}},
+	"v_ceil_f32": {types: []elem{f32, f32}, narrow: func(d, a, _, _ *Vec) {
+		for i := range d {
+			a := math.Float32frombits(a[i])
+			d[i] = math.Float32bits(float32(math.Ceil(float64(a))))
+		}
+	}},
+	"v_rndne_f32": {types: []elem{f32, f32}, narrow: func(d, a, _, _ *Vec) {
+		for i := range d {
+			a := math.Float32frombits(a[i])
+			d[i] = math.Float32bits(float32(math.RoundToEven(float64(a))))
+		}
+	}},
+	"v_fract_f32": {types: []elem{f32, f32}, narrow: func(d, a, _, _ *Vec) {
+		for i := range d {
+			a := math.Float32frombits(a[i])
+			d[i] = math.Float32bits(fract32(a))
+		}
+	}},
+	"v_ldexp_f32": {types: []elem{f32, f32, b32}, narrow: func(d, a, b, _ *Vec) {
+		for i := range d {
+			a, b := math.Float32frombits(a[i]), int32(b[i])
+			d[i] = math.Float32bits(ldexp32(a, b))
+		}
+	}},
+	"v_frexp_mant_f32": {types: []elem{f32, f32}, narrow: func(d, a, _, _ *Vec) {
+		for i := range d {
+			a := math.Float32frombits(a[i])
+			d[i] = math.Float32bits(frexpMant32(a))
+		}
+	}},
+	"v_frexp_exp_i32_f32": {types: []elem{b32, f32}, narrow: func(d, a, _, _ *Vec) {
+		for i := range d {
+			a := math.Float32frombits(a[i])
+			d[i] = uint32(frexpExp(float64(a)))
+		}
+	}},
+	"v_not_b32": {types: []elem{b32, b32}, narrow: func(d, a, _, _ *Vec) {
+		for i := range d {
+			a := a[i]
+			d[i] = ^a
+		}
+	}},
+	"v_bfrev_b32": {types: []elem{b32, b32}, narrow: func(d, a, _, _ *Vec) {
+		for i := range d {
+			a := a[i]
+			d[i] = bits.Reverse32(a)
+		}
+	}},
+	"v_ffbh_u32": {types: []elem{b32, b32}, narrow: func(d, a, _, _ *Vec) {
+		for i := range d {
+			a := a[i]
+			d[i] = ffbh(a)
+		}
+	}},
+	"v_ffbh_i32": {types: []elem{b32, b32}, narrow: func(d, a, _, _ *Vec) {
+		for i := range d {
+			a := int32(a[i])
+			d[i] = ffbhSigned(a)
+		}
+	}},
+	"v_ffbl_b32": {types: []elem{b32, b32}, narrow: func(d, a, _, _ *Vec) {
+		for i := range d {
+			a := a[i]
+			d[i] = ffbl(a)
+		}
+	}},
+	"v_add_u32": {types: []elem{b32, b32, b32}, narrow: func(d, a, b, _ *Vec) {
 		for i := range d {
 			a, b := a[i], b[i]
 			d[i] = a + b
 		}
+	}, narrowSaturated: func(d, a, b, _ *Vec) {
+		for i := range d {
+			a, b := a[i], b[i]
+			d[i] = addSat(a, b)
+		}
 	}},
-	"v_sub_u32": {b32, func(d, a, b *Vec) {
+	"v_sub_u32": {types: []elem{b32, b32, b32}, narrow: func(d, a, b, _ *Vec) {
 		for i := range d {
 			a, b := a[i], b[i]
 			d[i] = a - b
 		}
+	}, narrowSaturated: func(d, a, b, _ *Vec) {
+		for i := range d {
+			a, b := a[i], b[i]
+			d[i] = subSat(a, b)
+		}
 	}},
-	"v_subrev_u32": {b32, func(d, a, b *Vec) {
+	"v_subrev_u32": {types: []elem{b32, b32, b32}, narrow: func(d, a, b, _ *Vec) {
 		for i := range d {
 			a, b := a[i], b[i]
 			d[i] = b - a
 		}
+	}, narrowSaturated: func(d, a, b, _ *Vec) {
+		for i := range d {
+			a, b := a[i], b[i]
+			d[i] = subSat(b, a)
+		}
 	}},
-	"v_and_b32": {b32, func(d, a, b *Vec) {
+	"v_add_i32": {types: []elem{b32, b32, b32}, narrow: func(d, a, b, _ *Vec) {
+		for i := range d {
+			a, b := int32(a[i]), int32(b[i])
+			d[i] = uint32(a + b)
+		}
+	}, narrowSaturated: func(d, a, b, _ *Vec) {
+		for i := range d {
+			a, b := int32(a[i]), int32(b[i])
+			d[i] = uint32(satI32(int64(a) + int64(b)))
+		}
+	}},
+	"v_sub_i32": {types: []elem{b32, b32, b32}, narrow: func(d, a, b, _ *Vec) {
+		for i := range d {
+			a, b := int32(a[i]), int32(b[i])
+			d[i] = uint32(a - b)
+		}
+	}, narrowSaturated: func(d, a, b, _ *Vec) {
+		for i := range d {
+			a, b := int32(a[i]), int32(b[i])
+			d[i] = uint32(satI32(int64(a) - int64(b)))
+		}
+	}},
+	"v_and_b32": {types: []elem{b32, b32, b32}, narrow: func(d, a, b, _ *Vec) {
 		for i := range d {
 			a, b := a[i], b[i]
 			d[i] = a & b
 		}
 	}},
-	"v_or_b32": {b32, func(d, a, b *Vec) {
+	"v_or_b32": {types: []elem{b32, b32, b32}, narrow: func(d, a, b, _ *Vec) {
 		for i := range d {
 			a, b := a[i], b[i]
 			d[i] = a | b
 		}
 	}},
-	"v_xor_b32": {b32, func(d, a, b *Vec) {
+	"v_xor_b32": {types: []elem{b32, b32, b32}, narrow: func(d, a, b, _ *Vec) {
 		for i := range d {
 			a, b := a[i], b[i]
 			d[i] = a ^ b
 		}
 	}},
-	"v_lshlrev_b32": {b32, func(d, a, b *Vec) {
+	"v_xnor_b32": {types: []elem{b32, b32, b32}, narrow: func(d, a, b, _ *Vec) {
+		for i := range d {
+			a, b := a[i], b[i]
+			d[i] = ^(a ^ b)
+		}
+	}},
+	"v_lshlrev_b32": {types: []elem{b32, b32, b32}, narrow: func(d, a, b, _ *Vec) {
 		for i := range d {
 			a, b := a[i], b[i]
 			d[i] = b << (a & 31)
 		}
 	}},
-	"v_lshrrev_b32": {b32, func(d, a, b *Vec) {
+	"v_lshrrev_b32": {types: []elem{b32, b32, b32}, narrow: func(d, a, b, _ *Vec) {
 		for i := range d {
 			a, b := a[i], b[i]
 			d[i] = b >> (a & 31)
 		}
 	}},
-	"v_ashrrev_i32": {b32, func(d, a, b *Vec) {
+	"v_ashrrev_i32": {types: []elem{b32, b32, b32}, narrow: func(d, a, b, _ *Vec) {
 		for i := range d {
-			a, b := a[i], b[i]
-			d[i] = uint32(int32(b) >> (a & 31))
+			a, b := a[i], int32(b[i])
+			d[i] = uint32(b >> (a & 31))
 		}
 	}},
-	"v_mul_lo_u32": {b32, func(d, a, b *Vec) {
+	"v_mul_lo_u32": {types: []elem{b32, b32, b32}, narrow: func(d, a, b, _ *Vec) {
 		for i := range d {
 			a, b := a[i], b[i]
 			d[i] = a * b
 		}
 	}},
-}
-
-var loops3 = map[string]typed[loop3]{
-	"v_add3_u32": {b32, func(d, a, b, c *Vec) {
+	"v_mul_hi_u32": {types: []elem{b32, b32, b32}, narrow: func(d, a, b, _ *Vec) {
+		for i := range d {
+			a, b := a[i], b[i]
+			d[i] = uint32(uint64(a) * uint64(b) >> 32)
+		}
+	}},
+	"v_mul_hi_i32": {types: []elem{b32, b32, b32}, narrow: func(d, a, b, _ *Vec) {
+		for i := range d {
+			a, b := int32(a[i]), int32(b[i])
+			d[i] = uint32(int32(int64(a) * int64(b) >> 32))
+		}
+	}},
+	"v_mul_u32_u24": {types: []elem{b32, b32, b32}, narrow: func(d, a, b, _ *Vec) {
+		for i := range d {
+			a, b := a[i], b[i]
+			d[i] = a & 0xffffff * (b & 0xffffff)
+		}
+	}},
+	"v_mul_i32_i24": {types: []elem{b32, b32, b32}, narrow: func(d, a, b, _ *Vec) {
+		for i := range d {
+			a, b := int32(a[i]), int32(b[i])
+			d[i] = uint32(a << 8 >> 8 * (b << 8 >> 8))
+		}
+	}},
+	"v_mul_hi_u32_u24": {types: []elem{b32, b32, b32}, narrow: func(d, a, b, _ *Vec) {
+		for i := range d {
+			a, b := a[i], b[i]
+			d[i] = uint32(uint64(a&0xffffff) * uint64(b&0xffffff) >> 32)
+		}
+	}},
+	"v_mul_hi_i32_i24": {types: []elem{b32, b32, b32}, narrow: func(d, a, b, _ *Vec) {
+		for i := range d {
+			a, b := int32(a[i]), int32(b[i])
+			d[i] = uint32(int32(int64(a<<8>>8) * int64(b<<8>>8) >> 32))
+		}
+	}},
+	"v_mad_u32_u24": {types: []elem{b32, b32, b32, b32}, narrow: func(d, a, b, c *Vec) {
+		for i := range d {
+			a, b, c := a[i], b[i], c[i]
+			d[i] = a&0xffffff*(b&0xffffff) + c
+		}
+	}, narrowSaturated: func(d, a, b, c *Vec) {
+		for i := range d {
+			a, b, c := a[i], b[i], c[i]
+			d[i] = satU32(uint64(a&0xffffff)*uint64(b&0xffffff) + uint64(c))
+		}
+	}},
+	"v_mad_i32_i24": {types: []elem{b32, b32, b32, b32}, narrow: func(d, a, b, c *Vec) {
+		for i := range d {
+			a, b, c := int32(a[i]), int32(b[i]), int32(c[i])
+			d[i] = uint32(a<<8>>8*(b<<8>>8) + c)
+		}
+	}, narrowSaturated: func(d, a, b, c *Vec) {
+		for i := range d {
+			a, b, c := int32(a[i]), int32(b[i]), int32(c[i])
+			d[i] = uint32(satI32(int64(a<<8>>8)*int64(b<<8>>8) + int64(c)))
+		}
+	}},
+	"v_max_u32": {types: []elem{b32, b32, b32}, narrow: func(d, a, b, _ *Vec) {
+		for i := range d {
+			a, b := a[i], b[i]
+			d[i] = max(a, b)
+		}
+	}},
+	"v_min_u32": {types: []elem{b32, b32, b32}, narrow: func(d, a, b, _ *Vec) {
+		for i := range d {
+			a, b := a[i], b[i]
+			d[i] = min(a, b)
+		}
+	}},
+	"v_max_i32": {types: []elem{b32, b32, b32}, narrow: func(d, a, b, _ *Vec) {
+		for i := range d {
+			a, b := int32(a[i]), int32(b[i])
+			d[i] = uint32(max(a, b))
+		}
+	}},
+	"v_min_i32": {types: []elem{b32, b32, b32}, narrow: func(d, a, b, _ *Vec) {
+		for i := range d {
+			a, b := int32(a[i]), int32(b[i])
+			d[i] = uint32(min(a, b))
+		}
+	}},
+	"v_max3_u32": {types: []elem{b32, b32, b32, b32}, narrow: func(d, a, b, c *Vec) {
+		for i := range d {
+			a, b, c := a[i], b[i], c[i]
+			d[i] = max(a, b, c)
+		}
+	}},
+	"v_min3_u32": {types: []elem{b32, b32, b32, b32}, narrow: func(d, a, b, c *Vec) {
+		for i := range d {
+			a, b, c := a[i], b[i], c[i]
+			d[i] = min(a, b, c)
+		}
+	}},
+	"v_med3_u32": {types: []elem{b32, b32, b32, b32}, narrow: func(d, a, b, c *Vec) {
+		for i := range d {
+			a, b, c := a[i], b[i], c[i]
+			d[i] = max(min(a, b), min(max(a, b), c))
+		}
+	}},
+	"v_max3_i32": {types: []elem{b32, b32, b32, b32}, narrow: func(d, a, b, c *Vec) {
+		for i := range d {
+			a, b, c := int32(a[i]), int32(b[i]), int32(c[i])
+			d[i] = uint32(max(a, b, c))
+		}
+	}},
+	"v_min3_i32": {types: []elem{b32, b32, b32, b32}, narrow: func(d, a, b, c *Vec) {
+		for i := range d {
+			a, b, c := int32(a[i]), int32(b[i]), int32(c[i])
+			d[i] = uint32(min(a, b, c))
+		}
+	}},
+	"v_med3_i32": {types: []elem{b32, b32, b32, b32}, narrow: func(d, a, b, c *Vec) {
+		for i := range d {
+			a, b, c := int32(a[i]), int32(b[i]), int32(c[i])
+			d[i] = uint32(max(min(a, b), min(max(a, b), c)))
+		}
+	}},
+	"v_add3_u32": {types: []elem{b32, b32, b32, b32}, narrow: func(d, a, b, c *Vec) {
 		for i := range d {
 			a, b, c := a[i], b[i], c[i]
 			d[i] = a + b + c
 		}
 	}},
-	"v_lshl_add_u32": {b32, func(d, a, b, c *Vec) {
+	"v_lshl_add_u32": {types: []elem{b32, b32, b32, b32}, narrow: func(d, a, b, c *Vec) {
 		for i := range d {
 			a, b, c := a[i], b[i], c[i]
 			d[i] = a<<(b&31) + c
 		}
 	}},
-	"v_lshl_or_b32": {b32, func(d, a, b, c *Vec) {
+	"v_lshl_or_b32": {types: []elem{b32, b32, b32, b32}, narrow: func(d, a, b, c *Vec) {
 		for i := range d {
 			a, b, c := a[i], b[i], c[i]
 			d[i] = a<<(b&31) | c
 		}
 	}},
-	"v_add_lshl_u32": {b32, func(d, a, b, c *Vec) {
+	"v_add_lshl_u32": {types: []elem{b32, b32, b32, b32}, narrow: func(d, a, b, c *Vec) {
 		for i := range d {
 			a, b, c := a[i], b[i], c[i]
 			d[i] = (a + b) << (c & 31)
 		}
 	}},
-	"v_and_or_b32": {b32, func(d, a, b, c *Vec) {
+	"v_and_or_b32": {types: []elem{b32, b32, b32, b32}, narrow: func(d, a, b, c *Vec) {
 		for i := range d {
 			a, b, c := a[i], b[i], c[i]
 			d[i] = a&b | c
 		}
 	}},
-	"v_or3_b32": {b32, func(d, a, b, c *Vec) {
+	"v_or3_b32": {types: []elem{b32, b32, b32, b32}, narrow: func(d, a, b, c *Vec) {
 		for i := range d {
 			a, b, c := a[i], b[i], c[i]
 			d[i] = a | b | c
 		}
+	}},
+	"v_xad_u32": {types: []elem{b32, b32, b32, b32}, narrow: func(d, a, b, c *Vec) {
+		for i := range d {
+			a, b, c := a[i], b[i], c[i]
+			d[i] = a ^ b + c
+		}
+	}},
+	"v_bfe_u32": {types: []elem{b32, b32, b32, b32}, narrow: func(d, a, b, c *Vec) {
+		for i := range d {
+			a, b, c := a[i], b[i], c[i]
+			d[i] = bfe(a, b, c)
+		}
+	}},
+	"v_bfe_i32": {types: []elem{b32, b32, b32, b32}, narrow: func(d, a, b, c *Vec) {
+		for i := range d {
+			a, b, c := a[i], b[i], c[i]
+			d[i] = bfeSigned(a, b, c)
+		}
+	}},
+	"v_bfi_b32": {types: []elem{b32, b32, b32, b32}, narrow: func(d, a, b, c *Vec) {
+		for i := range d {
+			a, b, c := a[i], b[i], c[i]
+			d[i] = a&b | ^a&c
+		}
+	}},
+	"v_bfm_b32": {types: []elem{b32, b32, b32}, narrow: func(d, a, b, _ *Vec) {
+		for i := range d {
+			a, b := a[i], b[i]
+			d[i] = (1<<(a&31) - 1) << (b & 31)
+		}
+	}},
+	"v_alignbit_b32": {types: []elem{b32, b32, b32, b32}, narrow: func(d, a, b, c *Vec) {
+		for i := range d {
+			a, b, c := a[i], b[i], c[i]
+			d[i] = uint32((uint64(a)<<32 | uint64(b)) >> (c & 31))
+		}
+	}},
+	"v_alignbyte_b32": {types: []elem{b32, b32, b32, b32}, narrow: func(d, a, b, c *Vec) {
+		for i := range d {
+			a, b, c := a[i], b[i], c[i]
+			d[i] = uint32((uint64(a)<<32 | uint64(b)) >> (8 * (c & 3)))
+		}
+	}},
+	"v_perm_b32": {types: []elem{b32, b32, b32, b32}, narrow: func(d, a, b, c *Vec) {
+		for i := range d {
+			a, b, c := a[i], b[i], c[i]
+			d[i] = permute(a, b, c)
+		}
+	}},
+	"v_bcnt_u32_b32": {types: []elem{b32, b32, b32}, narrow: func(d, a, b, _ *Vec) {
+		for i := range d {
+			a, b := a[i], b[i]
+			d[i] = uint32(bits.OnesCount32(a)) + b
+		}
+	}},
+	"v_sad_u32": {types: []elem{b32, b32, b32, b32}, narrow: func(d, a, b, c *Vec) {
+		for i := range d {
+			a, b, c := a[i], b[i], c[i]
+			d[i] = max(a, b) - min(a, b) + c
+		}
+	}},
+	"v_sad_u16": {types: []elem{b32, b32, b32, b32}, narrow: func(d, a, b, c *Vec) {
+		for i := range d {
+			a, b, c := a[i], b[i], c[i]
+			d[i] = sad16(a, b) + c
+		}
+	}},
+	"v_sad_u8": {types: []elem{b32, b32, b32, b32}, narrow: func(d, a, b, c *Vec) {
+		for i := range d {
+			a, b, c := a[i], b[i], c[i]
+			d[i] = sad8(a, b) + c
+		}
+	}},
+	"v_sad_hi_u8": {types: []elem{b32, b32, b32, b32}, narrow: func(d, a, b, c *Vec) {
+		for i := range d {
+			a, b, c := a[i], b[i], c[i]
+			d[i] = sad8(a, b)<<16 + c
+		}
+	}},
+	"v_cvt_f32_i32": {types: []elem{f32, b32}, narrow: func(d, a, _, _ *Vec) {
+		for i := range d {
+			a := int32(a[i])
+			d[i] = math.Float32bits(float32(a))
+		}
+	}},
+	"v_cvt_f32_u32": {types: []elem{f32, b32}, narrow: func(d, a, _, _ *Vec) {
+		for i := range d {
+			a := a[i]
+			d[i] = math.Float32bits(float32(a))
+		}
+	}},
+	"v_cvt_i32_f32": {types: []elem{b32, f32}, narrow: func(d, a, _, _ *Vec) {
+		for i := range d {
+			a := math.Float32frombits(a[i])
+			d[i] = toI32(float64(a))
+		}
+	}},
+	"v_cvt_u32_f32": {types: []elem{b32, f32}, narrow: func(d, a, _, _ *Vec) {
+		for i := range d {
+			a := math.Float32frombits(a[i])
+			d[i] = toU32(float64(a))
+		}
+	}},
+	"v_cvt_rpi_i32_f32": {types: []elem{b32, f32}, narrow: func(d, a, _, _ *Vec) {
+		for i := range d {
+			a := math.Float32frombits(a[i])
+			d[i] = toI32(math.Floor(float64(a) + 0.5))
+		}
+	}},
+	"v_cvt_flr_i32_f32": {types: []elem{b32, f32}, narrow: func(d, a, _, _ *Vec) {
+		for i := range d {
+			a := math.Float32frombits(a[i])
+			d[i] = toI32(math.Floor(float64(a)))
+		}
+	}},
+	"v_cvt_f32_f16": {types: []elem{f32, f16}, narrow: func(d, a, _, _ *Vec) {
+		for i := range d {
+			a := fromHalf(a[i])
+			d[i] = math.Float32bits(a)
+		}
+	}},
+	"v_cvt_f16_f32": {types: []elem{f16, f32}, narrow: func(d, a, _, _ *Vec) {
+		for i := range d {
+			a := math.Float32frombits(a[i])
+			d[i] = toHalf(a)
+		}
+	}},
+	"v_cvt_f32_f64": {types: []elem{f32, f64}, wide: func(d, _, a0, a1, _, _, _, _ *Vec) {
+		for i := range d {
+			a := math.Float64frombits((uint64(a0[i]) | uint64(a1[i])<<32))
+			d[i] = math.Float32bits(float32(a))
+		}
+	}},
+	"v_cvt_f64_f32": {types: []elem{f64, f32}, wide: func(d0, d1, a, _, _, _, _, _ *Vec) {
+		for i := range d0 {
+			a := math.Float32frombits(a[i])
+			r := math.Float64bits(float64(a))
+			d0[i], d1[i] = uint32(r), uint32(r>>32)
+		}
+	}},
+	"v_cvt_f64_i32": {types: []elem{f64, b32}, wide: func(d0, d1, a, _, _, _, _, _ *Vec) {
+		for i := range d0 {
+			a := int32(a[i])
+			r := math.Float64bits(float64(a))
+			d0[i], d1[i] = uint32(r), uint32(r>>32)
+		}
+	}},
+	"v_cvt_f64_u32": {types: []elem{f64, b32}, wide: func(d0, d1, a, _, _, _, _, _ *Vec) {
+		for i := range d0 {
+			a := a[i]
+			r := math.Float64bits(float64(a))
+			d0[i], d1[i] = uint32(r), uint32(r>>32)
+		}
+	}},
+	"v_cvt_i32_f64": {types: []elem{b32, f64}, wide: func(d, _, a0, a1, _, _, _, _ *Vec) {
+		for i := range d {
+			a := math.Float64frombits((uint64(a0[i]) | uint64(a1[i])<<32))
+			d[i] = toI32(a)
+		}
+	}},
+	"v_cvt_u32_f64": {types: []elem{b32, f64}, wide: func(d, _, a0, a1, _, _, _, _ *Vec) {
+		for i := range d {
+			a := math.Float64frombits((uint64(a0[i]) | uint64(a1[i])<<32))
+			d[i] = toU32(a)
+		}
+	}},
+	"v_cvt_f32_ubyte0": {types: []elem{f32, b32}, narrow: func(d, a, _, _ *Vec) {
+		for i := range d {
+			a := a[i]
+			d[i] = math.Float32bits(float32(a & 255))
+		}
+	}},
+	"v_cvt_f32_ubyte1": {types: []elem{f32, b32}, narrow: func(d, a, _, _ *Vec) {
+		for i := range d {
+			a := a[i]
+			d[i] = math.Float32bits(float32(a >> 8 & 255))
+		}
+	}},
+	"v_cvt_f32_ubyte2": {types: []elem{f32, b32}, narrow: func(d, a, _, _ *Vec) {
+		for i := range d {
+			a := a[i]
+			d[i] = math.Float32bits(float32(a >> 16 & 255))
+		}
+	}},
+	"v_cvt_f32_ubyte3": {types: []elem{f32, b32}, narrow: func(d, a, _, _ *Vec) {
+		for i := range d {
+			a := a[i]
+			d[i] = math.Float32bits(float32(a >> 24))
+		}
+	}},
+	"v_cvt_off_f32_i4": {types: []elem{f32, b32}, narrow: func(d, a, _, _ *Vec) {
+		for i := range d {
+			a := a[i]
+			d[i] = math.Float32bits(float32(int32(a<<28)>>28) / 16)
+		}
+	}},
+	"v_cvt_pkrtz_f16_f32": {types: []elem{b32, f32, f32}, narrow: func(d, a, b, _ *Vec) {
+		for i := range d {
+			a, b := math.Float32frombits(a[i]), math.Float32frombits(b[i])
+			d[i] = toHalfTowardZero(a) | toHalfTowardZero(b)<<16
+		}
+	}},
+	"v_cvt_pk_u16_u32": {types: []elem{b32, b32, b32}, narrow: func(d, a, b, _ *Vec) {
+		for i := range d {
+			a, b := a[i], b[i]
+			d[i] = min(a, 0xffff) | min(b, 0xffff)<<16
+		}
+	}},
+	"v_cvt_pk_i16_i32": {types: []elem{b32, b32, b32}, narrow: func(d, a, b, _ *Vec) {
+		for i := range d {
+			a, b := int32(a[i]), int32(b[i])
+			d[i] = uint32(uint16(clampI16(a))) | uint32(uint16(clampI16(b)))<<16
+		}
+	}},
+	"v_cvt_pk_bf16_f32": {types: []elem{b32, f32, f32}, narrow: func(d, a, b, _ *Vec) {
+		for i := range d {
+			a, b := a[i], b[i]
+			d[i] = toBF16(a) | toBF16(b)<<16
+		}
+	}},
+	"v_pack_b32_f16": {types: []elem{b32, f16, f16}, narrow: func(d, a, b, _ *Vec) {
+		for i := range d {
+			a, b := uint16(a[i]), uint16(b[i])
+			d[i] = uint32(a) | uint32(b)<<16
+		}
+	}},
+	"v_add_f16": {types: []elem{f16, f16, f16}, narrow: func(d, a, b, _ *Vec) {
+		for i := range d {
+			a, b := fromHalf(a[i]), fromHalf(b[i])
+			d[i] = toHalf(a + b)
+		}
+	}},
+	"v_sub_f16": {types: []elem{f16, f16, f16}, narrow: func(d, a, b, _ *Vec) {
+		for i := range d {
+			a, b := fromHalf(a[i]), fromHalf(b[i])
+			d[i] = toHalf(a - b)
+		}
+	}},
+	"v_subrev_f16": {types: []elem{f16, f16, f16}, narrow: func(d, a, b, _ *Vec) {
+		for i := range d {
+			a, b := fromHalf(a[i]), fromHalf(b[i])
+			d[i] = toHalf(b - a)
+		}
+	}},
+	"v_mul_f16": {types: []elem{f16, f16, f16}, narrow: func(d, a, b, _ *Vec) {
+		for i := range d {
+			a, b := fromHalf(a[i]), fromHalf(b[i])
+			d[i] = toHalf(a * b)
+		}
+	}},
+	"v_max_f16": {types: []elem{f16, f16, f16}, narrow: func(d, a, b, _ *Vec) {
+		for i := range d {
+			a, b := uint16(a[i]), uint16(b[i])
+			d[i] = uint32(uint16(max16(a, b)))
+		}
+	}},
+	"v_min_f16": {types: []elem{f16, f16, f16}, narrow: func(d, a, b, _ *Vec) {
+		for i := range d {
+			a, b := uint16(a[i]), uint16(b[i])
+			d[i] = uint32(uint16(min16(a, b)))
+		}
+	}},
+	"v_max3_f16": {types: []elem{f16, f16, f16, f16}, narrow: func(d, a, b, c *Vec) {
+		for i := range d {
+			a, b, c := uint16(a[i]), uint16(b[i]), uint16(c[i])
+			d[i] = uint32(uint16(max16(max16(a, b), c)))
+		}
+	}},
+	"v_min3_f16": {types: []elem{f16, f16, f16, f16}, narrow: func(d, a, b, c *Vec) {
+		for i := range d {
+			a, b, c := uint16(a[i]), uint16(b[i]), uint16(c[i])
+			d[i] = uint32(uint16(min16(min16(a, b), c)))
+		}
+	}},
+	"v_med3_f16": {types: []elem{f16, f16, f16, f16}, narrow: func(d, a, b, c *Vec) {
+		for i := range d {
+			a, b, c := uint16(a[i]), uint16(b[i]), uint16(c[i])
+			d[i] = uint32(uint16(med16(a, b, c)))
+		}
+	}},
+	"v_fma_f16": {types: []elem{f16, f16, f16, f16}, narrow: func(d, a, b, c *Vec) {
+		for i := range d {
+			a, b, c := fromHalf(a[i]), fromHalf(b[i]), fromHalf(c[i])
+			d[i] = uint32(uint16(fma16(a, b, c)))
+		}
+	}},
+	"v_div_fixup_f16": {types: []elem{f16, f16, f16, f16}, narrow: func(d, a, b, c *Vec) {
+		for i := range d {
+			a, b, c := uint16(a[i]), uint16(b[i]), uint16(c[i])
+			d[i] = uint32(uint16(divFixup16(a, b, c)))
+		}
+	}},
+	"v_ldexp_f16": {types: []elem{f16, f16, b16}, narrow: func(d, a, b, _ *Vec) {
+		for i := range d {
+			a, b := fromHalf(a[i]), int16(b[i])
+			d[i] = toHalf(ldexp32(a, int32(b)))
+		}
+	}},
+	"v_rcp_f16": {types: []elem{f16, f16}, narrow: func(d, a, _, _ *Vec) {
+		for i := range d {
+			a := fromHalf(a[i])
+			d[i] = toHalf(1 / a)
+		}
+	}},
+	"v_sqrt_f16": {types: []elem{f16, f16}, narrow: func(d, a, _, _ *Vec) {
+		for i := range d {
+			a := fromHalf(a[i])
+			d[i] = toHalf(float32(math.Sqrt(float64(a))))
+		}
+	}},
+	"v_rsq_f16": {types: []elem{f16, f16}, narrow: func(d, a, _, _ *Vec) {
+		for i := range d {
+			a := fromHalf(a[i])
+			d[i] = uint32(uint16(halfOf(1 / math.Sqrt(float64(a)))))
+		}
+	}},
+	"v_exp_f16": {types: []elem{f16, f16}, narrow: func(d, a, _, _ *Vec) {
+		for i := range d {
+			a := fromHalf(a[i])
+			d[i] = uint32(uint16(halfOf(math.Exp2(float64(a)))))
+		}
+	}},
+	"v_log_f16": {types: []elem{f16, f16}, narrow: func(d, a, _, _ *Vec) {
+		for i := range d {
+			a := fromHalf(a[i])
+			d[i] = uint32(uint16(halfOf(math.Log2(float64(a)))))
+		}
+	}},
+	"v_sin_f16": {types: []elem{f16, f16}, narrow: func(d, a, _, _ *Vec) {
+		for i := range d {
+			a := fromHalf(a[i])
+			d[i] = uint32(uint16(halfOf(sinTurns(float64(a)))))
+		}
+	}},
+	"v_cos_f16": {types: []elem{f16, f16}, narrow: func(d, a, _, _ *Vec) {
+		for i := range d {
+			a := fromHalf(a[i])
+			d[i] = uint32(uint16(halfOf(cosTurns(float64(a)))))
+		}
+	}},
+	"v_floor_f16": {types: []elem{f16, f16}, narrow: func(d, a, _, _ *Vec) {
+		for i := range d {
+			a := fromHalf(a[i])
+			d[i] = toHalf(float32(math.Floor(float64(a))))
+		}
+	}},
+	"v_ceil_f16": {types: []elem{f16, f16}, narrow: func(d, a, _, _ *Vec) {
+		for i := range d {
+			a := fromHalf(a[i])
+			d[i] = toHalf(float32(math.Ceil(float64(a))))
+		}
+	}},
+	"v_trunc_f16": {types: []elem{f16, f16}, narrow: func(d, a, _, _ *Vec) {
+		for i := range d {
+			a := fromHalf(a[i])
+			d[i] = toHalf(float32(math.Trunc(float64(a))))
+		}
+	}},
+	"v_rndne_f16": {types: []elem{f16, f16}, narrow: func(d, a, _, _ *Vec) {
+		for i := range d {
+			a := fromHalf(a[i])
+			d[i] = toHalf(float32(math.RoundToEven(float64(a))))
+		}
+	}},
+	"v_fract_f16": {types: []elem{f16, f16}, narrow: func(d, a, _, _ *Vec) {
+		for i := range d {
+			a := fromHalf(a[i])
+			d[i] = uint32(uint16(fract16(a)))
+		}
+	}},
+	"v_frexp_mant_f16": {types: []elem{f16, f16}, narrow: func(d, a, _, _ *Vec) {
+		for i := range d {
+			a := fromHalf(a[i])
+			d[i] = toHalf(frexpMant32(a))
+		}
+	}},
+	"v_frexp_exp_i16_f16": {types: []elem{b16, f16}, narrow: func(d, a, _, _ *Vec) {
+		for i := range d {
+			a := fromHalf(a[i])
+			d[i] = uint32(uint16(int16(frexpExp(float64(a)))))
+		}
+	}},
+	"v_cvt_f16_u16": {types: []elem{f16, b16}, narrow: func(d, a, _, _ *Vec) {
+		for i := range d {
+			a := uint16(a[i])
+			d[i] = toHalf(float32(a))
+		}
+	}},
+	"v_cvt_f16_i16": {types: []elem{f16, b16}, narrow: func(d, a, _, _ *Vec) {
+		for i := range d {
+			a := int16(a[i])
+			d[i] = toHalf(float32(a))
+		}
+	}},
+	"v_cvt_u16_f16": {types: []elem{b16, f16}, narrow: func(d, a, _, _ *Vec) {
+		for i := range d {
+			a := fromHalf(a[i])
+			d[i] = uint32(uint16(toU16(a)))
+		}
+	}},
+	"v_cvt_i16_f16": {types: []elem{b16, f16}, narrow: func(d, a, _, _ *Vec) {
+		for i := range d {
+			a := fromHalf(a[i])
+			d[i] = uint32(uint16(toI16(a)))
+		}
+	}},
+	"v_add_u16": {types: []elem{b16, b16, b16}, narrow: func(d, a, b, _ *Vec) {
+		for i := range d {
+			a, b := uint16(a[i]), uint16(b[i])
+			d[i] = uint32(uint16(a + b))
+		}
+	}, narrowSaturated: func(d, a, b, _ *Vec) {
+		for i := range d {
+			a, b := uint16(a[i]), uint16(b[i])
+			d[i] = uint32(uint16(uint16(min(uint32(a)+uint32(b), 0xffff))))
+		}
+	}},
+	"v_sub_u16": {types: []elem{b16, b16, b16}, narrow: func(d, a, b, _ *Vec) {
+		for i := range d {
+			a, b := uint16(a[i]), uint16(b[i])
+			d[i] = uint32(uint16(a - b))
+		}
+	}, narrowSaturated: func(d, a, b, _ *Vec) {
+		for i := range d {
+			a, b := uint16(a[i]), uint16(b[i])
+			d[i] = uint32(uint16(a - min(a, b)))
+		}
+	}},
+	"v_subrev_u16": {types: []elem{b16, b16, b16}, narrow: func(d, a, b, _ *Vec) {
+		for i := range d {
+			a, b := uint16(a[i]), uint16(b[i])
+			d[i] = uint32(uint16(b - a))
+		}
+	}, narrowSaturated: func(d, a, b, _ *Vec) {
+		for i := range d {
+			a, b := uint16(a[i]), uint16(b[i])
+			d[i] = uint32(uint16(b - min(a, b)))
+		}
+	}},
+	"v_add_i16": {types: []elem{b16, b16, b16}, narrow: func(d, a, b, _ *Vec) {
+		for i := range d {
+			a, b := int16(a[i]), int16(b[i])
+			d[i] = uint32(uint16(a + b))
+		}
+	}, narrowSaturated: func(d, a, b, _ *Vec) {
+		for i := range d {
+			a, b := int16(a[i]), int16(b[i])
+			d[i] = uint32(uint16(clampI16(int32(a) + int32(b))))
+		}
+	}},
+	"v_sub_i16": {types: []elem{b16, b16, b16}, narrow: func(d, a, b, _ *Vec) {
+		for i := range d {
+			a, b := int16(a[i]), int16(b[i])
+			d[i] = uint32(uint16(a - b))
+		}
+	}, narrowSaturated: func(d, a, b, _ *Vec) {
+		for i := range d {
+			a, b := int16(a[i]), int16(b[i])
+			d[i] = uint32(uint16(clampI16(int32(a) - int32(b))))
+		}
+	}},
+	"v_mul_lo_u16": {types: []elem{b16, b16, b16}, narrow: func(d, a, b, _ *Vec) {
+		for i := range d {
+			a, b := uint16(a[i]), uint16(b[i])
+			d[i] = uint32(uint16(a * b))
+		}
+	}},
+	"v_lshlrev_b16": {types: []elem{b16, b16, b16}, narrow: func(d, a, b, _ *Vec) {
+		for i := range d {
+			a, b := uint16(a[i]), uint16(b[i])
+			d[i] = uint32(uint16(b << (a & 15)))
+		}
+	}},
+	"v_lshrrev_b16": {types: []elem{b16, b16, b16}, narrow: func(d, a, b, _ *Vec) {
+		for i := range d {
+			a, b := uint16(a[i]), uint16(b[i])
+			d[i] = uint32(uint16(b >> (a & 15)))
+		}
+	}},
+	"v_ashrrev_i16": {types: []elem{b16, b16, b16}, narrow: func(d, a, b, _ *Vec) {
+		for i := range d {
+			a, b := uint16(a[i]), int16(b[i])
+			d[i] = uint32(uint16(b >> (a & 15)))
+		}
+	}},
+	"v_max_u16": {types: []elem{b16, b16, b16}, narrow: func(d, a, b, _ *Vec) {
+		for i := range d {
+			a, b := uint16(a[i]), uint16(b[i])
+			d[i] = uint32(uint16(max(a, b)))
+		}
+	}},
+	"v_min_u16": {types: []elem{b16, b16, b16}, narrow: func(d, a, b, _ *Vec) {
+		for i := range d {
+			a, b := uint16(a[i]), uint16(b[i])
+			d[i] = uint32(uint16(min(a, b)))
+		}
+	}},
+	"v_max_i16": {types: []elem{b16, b16, b16}, narrow: func(d, a, b, _ *Vec) {
+		for i := range d {
+			a, b := int16(a[i]), int16(b[i])
+			d[i] = uint32(uint16(max(a, b)))
+		}
+	}},
+	"v_min_i16": {types: []elem{b16, b16, b16}, narrow: func(d, a, b, _ *Vec) {
+		for i := range d {
+			a, b := int16(a[i]), int16(b[i])
+			d[i] = uint32(uint16(min(a, b)))
+		}
+	}},
+	"v_max3_u16": {types: []elem{b16, b16, b16, b16}, narrow: func(d, a, b, c *Vec) {
+		for i := range d {
+			a, b, c := uint16(a[i]), uint16(b[i]), uint16(c[i])
+			d[i] = uint32(uint16(max(a, b, c)))
+		}
+	}},
+	"v_min3_u16": {types: []elem{b16, b16, b16, b16}, narrow: func(d, a, b, c *Vec) {
+		for i := range d {
+			a, b, c := uint16(a[i]), uint16(b[i]), uint16(c[i])
+			d[i] = uint32(uint16(min(a, b, c)))
+		}
+	}},
+	"v_med3_u16": {types: []elem{b16, b16, b16, b16}, narrow: func(d, a, b, c *Vec) {
+		for i := range d {
+			a, b, c := uint16(a[i]), uint16(b[i]), uint16(c[i])
+			d[i] = uint32(uint16(max(min(a, b), min(max(a, b), c))))
+		}
+	}},
+	"v_max3_i16": {types: []elem{b16, b16, b16, b16}, narrow: func(d, a, b, c *Vec) {
+		for i := range d {
+			a, b, c := int16(a[i]), int16(b[i]), int16(c[i])
+			d[i] = uint32(uint16(max(a, b, c)))
+		}
+	}},
+	"v_min3_i16": {types: []elem{b16, b16, b16, b16}, narrow: func(d, a, b, c *Vec) {
+		for i := range d {
+			a, b, c := int16(a[i]), int16(b[i]), int16(c[i])
+			d[i] = uint32(uint16(min(a, b, c)))
+		}
+	}},
+	"v_med3_i16": {types: []elem{b16, b16, b16, b16}, narrow: func(d, a, b, c *Vec) {
+		for i := range d {
+			a, b, c := int16(a[i]), int16(b[i]), int16(c[i])
+			d[i] = uint32(uint16(max(min(a, b), min(max(a, b), c))))
+		}
+	}},
+	"v_mad_u16": {types: []elem{b16, b16, b16, b16}, narrow: func(d, a, b, c *Vec) {
+		for i := range d {
+			a, b, c := uint16(a[i]), uint16(b[i]), uint16(c[i])
+			d[i] = uint32(uint16(a*b + c))
+		}
+	}, narrowSaturated: func(d, a, b, c *Vec) {
+		for i := range d {
+			a, b, c := uint16(a[i]), uint16(b[i]), uint16(c[i])
+			d[i] = uint32(uint16(uint16(min(uint64(a)*uint64(b)+uint64(c), 0xffff))))
+		}
+	}},
+	"v_mad_i16": {types: []elem{b16, b16, b16, b16}, narrow: func(d, a, b, c *Vec) {
+		for i := range d {
+			a, b, c := int16(a[i]), int16(b[i]), int16(c[i])
+			d[i] = uint32(uint16(a*b + c))
+		}
+	}, narrowSaturated: func(d, a, b, c *Vec) {
+		for i := range d {
+			a, b, c := int16(a[i]), int16(b[i]), int16(c[i])
+			d[i] = uint32(uint16(clampI16(satI32(int64(a)*int64(b) + int64(c)))))
+		}
+	}},
+	"v_mad_u32_u16": {types: []elem{b32, b16, b16, b32}, narrow: func(d, a, b, c *Vec) {
+		for i := range d {
+			a, b, c := uint16(a[i]), uint16(b[i]), c[i]
+			d[i] = uint32(a)*uint32(b) + c
+		}
+	}, narrowSaturated: func(d, a, b, c *Vec) {
+		for i := range d {
+			a, b, c := uint16(a[i]), uint16(b[i]), c[i]
+			d[i] = satU32(uint64(a)*uint64(b) + uint64(c))
+		}
+	}},
+	"v_mad_i32_i16": {types: []elem{b32, b16, b16, b32}, narrow: func(d, a, b, c *Vec) {
+		for i := range d {
+			a, b, c := int16(a[i]), int16(b[i]), int32(c[i])
+			d[i] = uint32(int32(a)*int32(b) + c)
+		}
+	}, narrowSaturated: func(d, a, b, c *Vec) {
+		for i := range d {
+			a, b, c := int16(a[i]), int16(b[i]), int32(c[i])
+			d[i] = uint32(satI32(int64(a)*int64(b) + int64(c)))
+		}
+	}},
+	"v_sat_pk_u8_i16": {types: []elem{b32, b32}, narrow: func(d, a, _, _ *Vec) {
+		for i := range d {
+			a := a[i]
+			d[i] = clampU8(int16(a)) | clampU8(int16(a>>16))<<8
+		}
+	}},
+	"v_add_f64": {types: []elem{f64, f64, f64}, wide: func(d0, d1, a0, a1, b0, b1, _, _ *Vec) {
+		for i := range d0 {
+			a, b := math.Float64frombits((uint64(a0[i]) | uint64(a1[i])<<32)), math.Float64frombits((uint64(b0[i]) | uint64(b1[i])<<32))
+			r := math.Float64bits(a + b)
+			d0[i], d1[i] = uint32(r), uint32(r>>32)
+		}
+	}},
+	"v_mul_f64": {types: []elem{f64, f64, f64}, wide: func(d0, d1, a0, a1, b0, b1, _, _ *Vec) {
+		for i := range d0 {
+			a, b := math.Float64frombits((uint64(a0[i]) | uint64(a1[i])<<32)), math.Float64frombits((uint64(b0[i]) | uint64(b1[i])<<32))
+			r := math.Float64bits(a * b)
+			d0[i], d1[i] = uint32(r), uint32(r>>32)
+		}
+	}},
+	"v_fma_f64": {types: []elem{f64, f64, f64, f64}, wide: func(d0, d1, a0, a1, b0, b1, c0, c1 *Vec) {
+		for i := range d0 {
+			a, b, c := math.Float64frombits((uint64(a0[i]) | uint64(a1[i])<<32)), math.Float64frombits((uint64(b0[i]) | uint64(b1[i])<<32)), math.Float64frombits((uint64(c0[i]) | uint64(c1[i])<<32))
+			r := math.Float64bits(math.FMA(a, b, c))
+			d0[i], d1[i] = uint32(r), uint32(r>>32)
+		}
+	}},
+	"v_fmac_f64": {types: []elem{f64, f64, f64, f64}, wide: func(d0, d1, a0, a1, b0, b1, c0, c1 *Vec) {
+		for i := range d0 {
+			a, b, c := math.Float64frombits((uint64(a0[i]) | uint64(a1[i])<<32)), math.Float64frombits((uint64(b0[i]) | uint64(b1[i])<<32)), math.Float64frombits((uint64(c0[i]) | uint64(c1[i])<<32))
+			r := math.Float64bits(math.FMA(a, b, c))
+			d0[i], d1[i] = uint32(r), uint32(r>>32)
+		}
+	}},
+	"v_max_f64": {types: []elem{f64, f64, f64}, wide: func(d0, d1, a0, a1, b0, b1, _, _ *Vec) {
+		for i := range d0 {
+			a, b := math.Float64frombits((uint64(a0[i]) | uint64(a1[i])<<32)), math.Float64frombits((uint64(b0[i]) | uint64(b1[i])<<32))
+			r := max64(a, b)
+			d0[i], d1[i] = uint32(r), uint32(r>>32)
+		}
+	}},
+	"v_min_f64": {types: []elem{f64, f64, f64}, wide: func(d0, d1, a0, a1, b0, b1, _, _ *Vec) {
+		for i := range d0 {
+			a, b := math.Float64frombits((uint64(a0[i]) | uint64(a1[i])<<32)), math.Float64frombits((uint64(b0[i]) | uint64(b1[i])<<32))
+			r := min64(a, b)
+			d0[i], d1[i] = uint32(r), uint32(r>>32)
+		}
+	}},
+	"v_ldexp_f64": {types: []elem{f64, f64, b32}, wide: func(d0, d1, a0, a1, b, _, _, _ *Vec) {
+		for i := range d0 {
+			a, b := math.Float64frombits((uint64(a0[i]) | uint64(a1[i])<<32)), int32(b[i])
+			r := math.Float64bits(math.Ldexp(a, int(b)))
+			d0[i], d1[i] = uint32(r), uint32(r>>32)
+		}
+	}},
+	"v_div_fixup_f64": {types: []elem{f64, f64, f64, f64}, wide: func(d0, d1, a0, a1, b0, b1, c0, c1 *Vec) {
+		for i := range d0 {
+			a, b, c := (uint64(a0[i]) | uint64(a1[i])<<32), (uint64(b0[i]) | uint64(b1[i])<<32), (uint64(c0[i]) | uint64(c1[i])<<32)
+			r := divFixup64(a, b, c)
+			d0[i], d1[i] = uint32(r), uint32(r>>32)
+		}
+	}},
+	"v_rcp_f64": {types: []elem{f64, f64}, wide: func(d0, d1, a0, a1, _, _, _, _ *Vec) {
+		for i := range d0 {
+			a := math.Float64frombits((uint64(a0[i]) | uint64(a1[i])<<32))
+			r := math.Float64bits(1 / a)
+			d0[i], d1[i] = uint32(r), uint32(r>>32)
+		}
+	}},
+	"v_rsq_f64": {types: []elem{f64, f64}, wide: func(d0, d1, a0, a1, _, _, _, _ *Vec) {
+		for i := range d0 {
+			a := math.Float64frombits((uint64(a0[i]) | uint64(a1[i])<<32))
+			r := math.Float64bits(1 / math.Sqrt(a))
+			d0[i], d1[i] = uint32(r), uint32(r>>32)
+		}
+	}},
+	"v_sqrt_f64": {types: []elem{f64, f64}, wide: func(d0, d1, a0, a1, _, _, _, _ *Vec) {
+		for i := range d0 {
+			a := math.Float64frombits((uint64(a0[i]) | uint64(a1[i])<<32))
+			r := math.Float64bits(math.Sqrt(a))
+			d0[i], d1[i] = uint32(r), uint32(r>>32)
+		}
+	}},
+	"v_trunc_f64": {types: []elem{f64, f64}, wide: func(d0, d1, a0, a1, _, _, _, _ *Vec) {
+		for i := range d0 {
+			a := math.Float64frombits((uint64(a0[i]) | uint64(a1[i])<<32))
+			r := math.Float64bits(math.Trunc(a))
+			d0[i], d1[i] = uint32(r), uint32(r>>32)
+		}
+	}},
+	"v_floor_f64": {types: []elem{f64, f64}, wide: func(d0, d1, a0, a1, _, _, _, _ *Vec) {
+		for i := range d0 {
+			a := math.Float64frombits((uint64(a0[i]) | uint64(a1[i])<<32))
+			r := math.Float64bits(math.Floor(a))
+			d0[i], d1[i] = uint32(r), uint32(r>>32)
+		}
+	}},
+	"v_ceil_f64": {types: []elem{f64, f64}, wide: func(d0, d1, a0, a1, _, _, _, _ *Vec) {
+		for i := range d0 {
+			a := math.Float64frombits((uint64(a0[i]) | uint64(a1[i])<<32))
+			r := math.Float64bits(math.Ceil(a))
+			d0[i], d1[i] = uint32(r), uint32(r>>32)
+		}
+	}},
+	"v_rndne_f64": {types: []elem{f64, f64}, wide: func(d0, d1, a0, a1, _, _, _, _ *Vec) {
+		for i := range d0 {
+			a := math.Float64frombits((uint64(a0[i]) | uint64(a1[i])<<32))
+			r := math.Float64bits(math.RoundToEven(a))
+			d0[i], d1[i] = uint32(r), uint32(r>>32)
+		}
+	}},
+	"v_fract_f64": {types: []elem{f64, f64}, wide: func(d0, d1, a0, a1, _, _, _, _ *Vec) {
+		for i := range d0 {
+			a := math.Float64frombits((uint64(a0[i]) | uint64(a1[i])<<32))
+			r := math.Float64bits(fract64(a))
+			d0[i], d1[i] = uint32(r), uint32(r>>32)
+		}
+	}},
+	"v_frexp_mant_f64": {types: []elem{f64, f64}, wide: func(d0, d1, a0, a1, _, _, _, _ *Vec) {
+		for i := range d0 {
+			a := math.Float64frombits((uint64(a0[i]) | uint64(a1[i])<<32))
+			r := math.Float64bits(frexpMant64(a))
+			d0[i], d1[i] = uint32(r), uint32(r>>32)
+		}
+	}},
+	"v_frexp_exp_i32_f64": {types: []elem{b32, f64}, wide: func(d, _, a0, a1, _, _, _, _ *Vec) {
+		for i := range d {
+			a := math.Float64frombits((uint64(a0[i]) | uint64(a1[i])<<32))
+			d[i] = uint32(frexpExp(a))
+		}
+	}},
+	"v_lshl_add_u64": {types: []elem{b64, b64, b32, b64}, wide: func(d0, d1, a0, a1, b, _, c0, c1 *Vec) {
+		for i := range d0 {
+			a, b, c := (uint64(a0[i]) | uint64(a1[i])<<32), b[i], (uint64(c0[i]) | uint64(c1[i])<<32)
+			r := a<<(b&7) + c
+			d0[i], d1[i] = uint32(r), uint32(r>>32)
+		}
+	}},
+	"v_lshlrev_b64": {types: []elem{b64, b32, b64}, wide: func(d0, d1, a, _, b0, b1, _, _ *Vec) {
+		for i := range d0 {
+			a, b := a[i], (uint64(b0[i]) | uint64(b1[i])<<32)
+			r := b << (a & 63)
+			d0[i], d1[i] = uint32(r), uint32(r>>32)
+		}
+	}},
+	"v_lshrrev_b64": {types: []elem{b64, b32, b64}, wide: func(d0, d1, a, _, b0, b1, _, _ *Vec) {
+		for i := range d0 {
+			a, b := a[i], (uint64(b0[i]) | uint64(b1[i])<<32)
+			r := b >> (a & 63)
+			d0[i], d1[i] = uint32(r), uint32(r>>32)
+		}
+	}},
+	"v_ashrrev_i64": {types: []elem{b64, b32, b64}, wide: func(d0, d1, a, _, b0, b1, _, _ *Vec) {
+		for i := range d0 {
+			a, b := a[i], int64((uint64(b0[i]) | uint64(b1[i])<<32))
+			r := uint64(b >> (a & 63))
+			d0[i], d1[i] = uint32(r), uint32(r>>32)
+		}
+	}},
+}
+
+var compareRows = map[string]compareRow{
+	"lt_i32": {b32, func(a, _, b, _ *Vec) (m uint64) {
+		for i := range a {
+			a, b := int32(a[i]), int32(b[i])
+			x := uint64(0)
+			if a < b {
+				x = 1 << 63
+			}
+			m = m>>1 | x
+		}
+		return m
+	}},
+	"eq_i32": {b32, func(a, _, b, _ *Vec) (m uint64) {
+		for i := range a {
+			a, b := int32(a[i]), int32(b[i])
+			x := uint64(0)
+			if a == b {
+				x = 1 << 63
+			}
+			m = m>>1 | x
+		}
+		return m
+	}},
+	"le_i32": {b32, func(a, _, b, _ *Vec) (m uint64) {
+		for i := range a {
+			a, b := int32(a[i]), int32(b[i])
+			x := uint64(0)
+			if a <= b {
+				x = 1 << 63
+			}
+			m = m>>1 | x
+		}
+		return m
+	}},
+	"gt_i32": {b32, func(a, _, b, _ *Vec) (m uint64) {
+		for i := range a {
+			a, b := int32(a[i]), int32(b[i])
+			x := uint64(0)
+			if a > b {
+				x = 1 << 63
+			}
+			m = m>>1 | x
+		}
+		return m
+	}},
+	"ne_i32": {b32, func(a, _, b, _ *Vec) (m uint64) {
+		for i := range a {
+			a, b := int32(a[i]), int32(b[i])
+			x := uint64(0)
+			if a != b {
+				x = 1 << 63
+			}
+			m = m>>1 | x
+		}
+		return m
+	}},
+	"ge_i32": {b32, func(a, _, b, _ *Vec) (m uint64) {
+		for i := range a {
+			a, b := int32(a[i]), int32(b[i])
+			x := uint64(0)
+			if a >= b {
+				x = 1 << 63
+			}
+			m = m>>1 | x
+		}
+		return m
+	}},
+	"lt_u32": {b32, func(a, _, b, _ *Vec) (m uint64) {
+		for i := range a {
+			a, b := a[i], b[i]
+			x := uint64(0)
+			if a < b {
+				x = 1 << 63
+			}
+			m = m>>1 | x
+		}
+		return m
+	}},
+	"eq_u32": {b32, func(a, _, b, _ *Vec) (m uint64) {
+		for i := range a {
+			a, b := a[i], b[i]
+			x := uint64(0)
+			if a == b {
+				x = 1 << 63
+			}
+			m = m>>1 | x
+		}
+		return m
+	}},
+	"le_u32": {b32, func(a, _, b, _ *Vec) (m uint64) {
+		for i := range a {
+			a, b := a[i], b[i]
+			x := uint64(0)
+			if a <= b {
+				x = 1 << 63
+			}
+			m = m>>1 | x
+		}
+		return m
+	}},
+	"gt_u32": {b32, func(a, _, b, _ *Vec) (m uint64) {
+		for i := range a {
+			a, b := a[i], b[i]
+			x := uint64(0)
+			if a > b {
+				x = 1 << 63
+			}
+			m = m>>1 | x
+		}
+		return m
+	}},
+	"ne_u32": {b32, func(a, _, b, _ *Vec) (m uint64) {
+		for i := range a {
+			a, b := a[i], b[i]
+			x := uint64(0)
+			if a != b {
+				x = 1 << 63
+			}
+			m = m>>1 | x
+		}
+		return m
+	}},
+	"ge_u32": {b32, func(a, _, b, _ *Vec) (m uint64) {
+		for i := range a {
+			a, b := a[i], b[i]
+			x := uint64(0)
+			if a >= b {
+				x = 1 << 63
+			}
+			m = m>>1 | x
+		}
+		return m
+	}},
+	"lt_f32": {f32, func(a, _, b, _ *Vec) (m uint64) {
+		for i := range a {
+			a, b := math.Float32frombits(a[i]), math.Float32frombits(b[i])
+			x := uint64(0)
+			if a < b {
+				x = 1 << 63
+			}
+			m = m>>1 | x
+		}
+		return m
+	}},
+	"eq_f32": {f32, func(a, _, b, _ *Vec) (m uint64) {
+		for i := range a {
+			a, b := math.Float32frombits(a[i]), math.Float32frombits(b[i])
+			x := uint64(0)
+			if a == b {
+				x = 1 << 63
+			}
+			m = m>>1 | x
+		}
+		return m
+	}},
+	"le_f32": {f32, func(a, _, b, _ *Vec) (m uint64) {
+		for i := range a {
+			a, b := math.Float32frombits(a[i]), math.Float32frombits(b[i])
+			x := uint64(0)
+			if a <= b {
+				x = 1 << 63
+			}
+			m = m>>1 | x
+		}
+		return m
+	}},
+	"gt_f32": {f32, func(a, _, b, _ *Vec) (m uint64) {
+		for i := range a {
+			a, b := math.Float32frombits(a[i]), math.Float32frombits(b[i])
+			x := uint64(0)
+			if a > b {
+				x = 1 << 63
+			}
+			m = m>>1 | x
+		}
+		return m
+	}},
+	"lg_f32": {f32, func(a, _, b, _ *Vec) (m uint64) {
+		for i := range a {
+			a, b := math.Float32frombits(a[i]), math.Float32frombits(b[i])
+			x := uint64(0)
+			if a < b || a > b {
+				x = 1 << 63
+			}
+			m = m>>1 | x
+		}
+		return m
+	}},
+	"ge_f32": {f32, func(a, _, b, _ *Vec) (m uint64) {
+		for i := range a {
+			a, b := math.Float32frombits(a[i]), math.Float32frombits(b[i])
+			x := uint64(0)
+			if a >= b {
+				x = 1 << 63
+			}
+			m = m>>1 | x
+		}
+		return m
+	}},
+	"o_f32": {f32, func(a, _, b, _ *Vec) (m uint64) {
+		for i := range a {
+			a, b := math.Float32frombits(a[i]), math.Float32frombits(b[i])
+			x := uint64(0)
+			if a == a && b == b {
+				x = 1 << 63
+			}
+			m = m>>1 | x
+		}
+		return m
+	}},
+	"u_f32": {f32, func(a, _, b, _ *Vec) (m uint64) {
+		for i := range a {
+			a, b := math.Float32frombits(a[i]), math.Float32frombits(b[i])
+			x := uint64(0)
+			if a != a || b != b {
+				x = 1 << 63
+			}
+			m = m>>1 | x
+		}
+		return m
+	}},
+	"nge_f32": {f32, func(a, _, b, _ *Vec) (m uint64) {
+		for i := range a {
+			a, b := math.Float32frombits(a[i]), math.Float32frombits(b[i])
+			x := uint64(0)
+			if !(a >= b) {
+				x = 1 << 63
+			}
+			m = m>>1 | x
+		}
+		return m
+	}},
+	"nlg_f32": {f32, func(a, _, b, _ *Vec) (m uint64) {
+		for i := range a {
+			a, b := math.Float32frombits(a[i]), math.Float32frombits(b[i])
+			x := uint64(0)
+			if !(a < b || a > b) {
+				x = 1 << 63
+			}
+			m = m>>1 | x
+		}
+		return m
+	}},
+	"ngt_f32": {f32, func(a, _, b, _ *Vec) (m uint64) {
+		for i := range a {
+			a, b := math.Float32frombits(a[i]), math.Float32frombits(b[i])
+			x := uint64(0)
+			if !(a > b) {
+				x = 1 << 63
+			}
+			m = m>>1 | x
+		}
+		return m
+	}},
+	"nle_f32": {f32, func(a, _, b, _ *Vec) (m uint64) {
+		for i := range a {
+			a, b := math.Float32frombits(a[i]), math.Float32frombits(b[i])
+			x := uint64(0)
+			if !(a <= b) {
+				x = 1 << 63
+			}
+			m = m>>1 | x
+		}
+		return m
+	}},
+	"neq_f32": {f32, func(a, _, b, _ *Vec) (m uint64) {
+		for i := range a {
+			a, b := math.Float32frombits(a[i]), math.Float32frombits(b[i])
+			x := uint64(0)
+			if a != b {
+				x = 1 << 63
+			}
+			m = m>>1 | x
+		}
+		return m
+	}},
+	"nlt_f32": {f32, func(a, _, b, _ *Vec) (m uint64) {
+		for i := range a {
+			a, b := math.Float32frombits(a[i]), math.Float32frombits(b[i])
+			x := uint64(0)
+			if !(a < b) {
+				x = 1 << 63
+			}
+			m = m>>1 | x
+		}
+		return m
+	}},
+	"lt_i16": {b16, func(a, _, b, _ *Vec) (m uint64) {
+		for i := range a {
+			a, b := int16(a[i]), int16(b[i])
+			x := uint64(0)
+			if a < b {
+				x = 1 << 63
+			}
+			m = m>>1 | x
+		}
+		return m
+	}},
+	"eq_i16": {b16, func(a, _, b, _ *Vec) (m uint64) {
+		for i := range a {
+			a, b := int16(a[i]), int16(b[i])
+			x := uint64(0)
+			if a == b {
+				x = 1 << 63
+			}
+			m = m>>1 | x
+		}
+		return m
+	}},
+	"le_i16": {b16, func(a, _, b, _ *Vec) (m uint64) {
+		for i := range a {
+			a, b := int16(a[i]), int16(b[i])
+			x := uint64(0)
+			if a <= b {
+				x = 1 << 63
+			}
+			m = m>>1 | x
+		}
+		return m
+	}},
+	"gt_i16": {b16, func(a, _, b, _ *Vec) (m uint64) {
+		for i := range a {
+			a, b := int16(a[i]), int16(b[i])
+			x := uint64(0)
+			if a > b {
+				x = 1 << 63
+			}
+			m = m>>1 | x
+		}
+		return m
+	}},
+	"ne_i16": {b16, func(a, _, b, _ *Vec) (m uint64) {
+		for i := range a {
+			a, b := int16(a[i]), int16(b[i])
+			x := uint64(0)
+			if a != b {
+				x = 1 << 63
+			}
+			m = m>>1 | x
+		}
+		return m
+	}},
+	"ge_i16": {b16, func(a, _, b, _ *Vec) (m uint64) {
+		for i := range a {
+			a, b := int16(a[i]), int16(b[i])
+			x := uint64(0)
+			if a >= b {
+				x = 1 << 63
+			}
+			m = m>>1 | x
+		}
+		return m
+	}},
+	"lt_u16": {b16, func(a, _, b, _ *Vec) (m uint64) {
+		for i := range a {
+			a, b := uint16(a[i]), uint16(b[i])
+			x := uint64(0)
+			if a < b {
+				x = 1 << 63
+			}
+			m = m>>1 | x
+		}
+		return m
+	}},
+	"eq_u16": {b16, func(a, _, b, _ *Vec) (m uint64) {
+		for i := range a {
+			a, b := uint16(a[i]), uint16(b[i])
+			x := uint64(0)
+			if a == b {
+				x = 1 << 63
+			}
+			m = m>>1 | x
+		}
+		return m
+	}},
+	"le_u16": {b16, func(a, _, b, _ *Vec) (m uint64) {
+		for i := range a {
+			a, b := uint16(a[i]), uint16(b[i])
+			x := uint64(0)
+			if a <= b {
+				x = 1 << 63
+			}
+			m = m>>1 | x
+		}
+		return m
+	}},
+	"gt_u16": {b16, func(a, _, b, _ *Vec) (m uint64) {
+		for i := range a {
+			a, b := uint16(a[i]), uint16(b[i])
+			x := uint64(0)
+			if a > b {
+				x = 1 << 63
+			}
+			m = m>>1 | x
+		}
+		return m
+	}},
+	"ne_u16": {b16, func(a, _, b, _ *Vec) (m uint64) {
+		for i := range a {
+			a, b := uint16(a[i]), uint16(b[i])
+			x := uint64(0)
+			if a != b {
+				x = 1 << 63
+			}
+			m = m>>1 | x
+		}
+		return m
+	}},
+	"ge_u16": {b16, func(a, _, b, _ *Vec) (m uint64) {
+		for i := range a {
+			a, b := uint16(a[i]), uint16(b[i])
+			x := uint64(0)
+			if a >= b {
+				x = 1 << 63
+			}
+			m = m>>1 | x
+		}
+		return m
+	}},
+	"lt_f16": {f16, func(a, _, b, _ *Vec) (m uint64) {
+		for i := range a {
+			a, b := fromHalf(a[i]), fromHalf(b[i])
+			x := uint64(0)
+			if a < b {
+				x = 1 << 63
+			}
+			m = m>>1 | x
+		}
+		return m
+	}},
+	"eq_f16": {f16, func(a, _, b, _ *Vec) (m uint64) {
+		for i := range a {
+			a, b := fromHalf(a[i]), fromHalf(b[i])
+			x := uint64(0)
+			if a == b {
+				x = 1 << 63
+			}
+			m = m>>1 | x
+		}
+		return m
+	}},
+	"le_f16": {f16, func(a, _, b, _ *Vec) (m uint64) {
+		for i := range a {
+			a, b := fromHalf(a[i]), fromHalf(b[i])
+			x := uint64(0)
+			if a <= b {
+				x = 1 << 63
+			}
+			m = m>>1 | x
+		}
+		return m
+	}},
+	"gt_f16": {f16, func(a, _, b, _ *Vec) (m uint64) {
+		for i := range a {
+			a, b := fromHalf(a[i]), fromHalf(b[i])
+			x := uint64(0)
+			if a > b {
+				x = 1 << 63
+			}
+			m = m>>1 | x
+		}
+		return m
+	}},
+	"lg_f16": {f16, func(a, _, b, _ *Vec) (m uint64) {
+		for i := range a {
+			a, b := fromHalf(a[i]), fromHalf(b[i])
+			x := uint64(0)
+			if a < b || a > b {
+				x = 1 << 63
+			}
+			m = m>>1 | x
+		}
+		return m
+	}},
+	"ge_f16": {f16, func(a, _, b, _ *Vec) (m uint64) {
+		for i := range a {
+			a, b := fromHalf(a[i]), fromHalf(b[i])
+			x := uint64(0)
+			if a >= b {
+				x = 1 << 63
+			}
+			m = m>>1 | x
+		}
+		return m
+	}},
+	"o_f16": {f16, func(a, _, b, _ *Vec) (m uint64) {
+		for i := range a {
+			a, b := fromHalf(a[i]), fromHalf(b[i])
+			x := uint64(0)
+			if a == a && b == b {
+				x = 1 << 63
+			}
+			m = m>>1 | x
+		}
+		return m
+	}},
+	"u_f16": {f16, func(a, _, b, _ *Vec) (m uint64) {
+		for i := range a {
+			a, b := fromHalf(a[i]), fromHalf(b[i])
+			x := uint64(0)
+			if a != a || b != b {
+				x = 1 << 63
+			}
+			m = m>>1 | x
+		}
+		return m
+	}},
+	"nge_f16": {f16, func(a, _, b, _ *Vec) (m uint64) {
+		for i := range a {
+			a, b := fromHalf(a[i]), fromHalf(b[i])
+			x := uint64(0)
+			if !(a >= b) {
+				x = 1 << 63
+			}
+			m = m>>1 | x
+		}
+		return m
+	}},
+	"nlg_f16": {f16, func(a, _, b, _ *Vec) (m uint64) {
+		for i := range a {
+			a, b := fromHalf(a[i]), fromHalf(b[i])
+			x := uint64(0)
+			if !(a < b || a > b) {
+				x = 1 << 63
+			}
+			m = m>>1 | x
+		}
+		return m
+	}},
+	"ngt_f16": {f16, func(a, _, b, _ *Vec) (m uint64) {
+		for i := range a {
+			a, b := fromHalf(a[i]), fromHalf(b[i])
+			x := uint64(0)
+			if !(a > b) {
+				x = 1 << 63
+			}
+			m = m>>1 | x
+		}
+		return m
+	}},
+	"nle_f16": {f16, func(a, _, b, _ *Vec) (m uint64) {
+		for i := range a {
+			a, b := fromHalf(a[i]), fromHalf(b[i])
+			x := uint64(0)
+			if !(a <= b) {
+				x = 1 << 63
+			}
+			m = m>>1 | x
+		}
+		return m
+	}},
+	"neq_f16": {f16, func(a, _, b, _ *Vec) (m uint64) {
+		for i := range a {
+			a, b := fromHalf(a[i]), fromHalf(b[i])
+			x := uint64(0)
+			if a != b {
+				x = 1 << 63
+			}
+			m = m>>1 | x
+		}
+		return m
+	}},
+	"nlt_f16": {f16, func(a, _, b, _ *Vec) (m uint64) {
+		for i := range a {
+			a, b := fromHalf(a[i]), fromHalf(b[i])
+			x := uint64(0)
+			if !(a < b) {
+				x = 1 << 63
+			}
+			m = m>>1 | x
+		}
+		return m
+	}},
+	"lt_i64": {b64, func(a0, a1, b0, b1 *Vec) (m uint64) {
+		for i := range a0 {
+			a, b := int64((uint64(a0[i]) | uint64(a1[i])<<32)), int64((uint64(b0[i]) | uint64(b1[i])<<32))
+			x := uint64(0)
+			if a < b {
+				x = 1 << 63
+			}
+			m = m>>1 | x
+		}
+		return m
+	}},
+	"eq_i64": {b64, func(a0, a1, b0, b1 *Vec) (m uint64) {
+		for i := range a0 {
+			a, b := int64((uint64(a0[i]) | uint64(a1[i])<<32)), int64((uint64(b0[i]) | uint64(b1[i])<<32))
+			x := uint64(0)
+			if a == b {
+				x = 1 << 63
+			}
+			m = m>>1 | x
+		}
+		return m
+	}},
+	"le_i64": {b64, func(a0, a1, b0, b1 *Vec) (m uint64) {
+		for i := range a0 {
+			a, b := int64((uint64(a0[i]) | uint64(a1[i])<<32)), int64((uint64(b0[i]) | uint64(b1[i])<<32))
+			x := uint64(0)
+			if a <= b {
+				x = 1 << 63
+			}
+			m = m>>1 | x
+		}
+		return m
+	}},
+	"gt_i64": {b64, func(a0, a1, b0, b1 *Vec) (m uint64) {
+		for i := range a0 {
+			a, b := int64((uint64(a0[i]) | uint64(a1[i])<<32)), int64((uint64(b0[i]) | uint64(b1[i])<<32))
+			x := uint64(0)
+			if a > b {
+				x = 1 << 63
+			}
+			m = m>>1 | x
+		}
+		return m
+	}},
+	"ne_i64": {b64, func(a0, a1, b0, b1 *Vec) (m uint64) {
+		for i := range a0 {
+			a, b := int64((uint64(a0[i]) | uint64(a1[i])<<32)), int64((uint64(b0[i]) | uint64(b1[i])<<32))
+			x := uint64(0)
+			if a != b {
+				x = 1 << 63
+			}
+			m = m>>1 | x
+		}
+		return m
+	}},
+	"ge_i64": {b64, func(a0, a1, b0, b1 *Vec) (m uint64) {
+		for i := range a0 {
+			a, b := int64((uint64(a0[i]) | uint64(a1[i])<<32)), int64((uint64(b0[i]) | uint64(b1[i])<<32))
+			x := uint64(0)
+			if a >= b {
+				x = 1 << 63
+			}
+			m = m>>1 | x
+		}
+		return m
+	}},
+	"lt_u64": {b64, func(a0, a1, b0, b1 *Vec) (m uint64) {
+		for i := range a0 {
+			a, b := (uint64(a0[i]) | uint64(a1[i])<<32), (uint64(b0[i]) | uint64(b1[i])<<32)
+			x := uint64(0)
+			if a < b {
+				x = 1 << 63
+			}
+			m = m>>1 | x
+		}
+		return m
+	}},
+	"eq_u64": {b64, func(a0, a1, b0, b1 *Vec) (m uint64) {
+		for i := range a0 {
+			a, b := (uint64(a0[i]) | uint64(a1[i])<<32), (uint64(b0[i]) | uint64(b1[i])<<32)
+			x := uint64(0)
+			if a == b {
+				x = 1 << 63
+			}
+			m = m>>1 | x
+		}
+		return m
+	}},
+	"le_u64": {b64, func(a0, a1, b0, b1 *Vec) (m uint64) {
+		for i := range a0 {
+			a, b := (uint64(a0[i]) | uint64(a1[i])<<32), (uint64(b0[i]) | uint64(b1[i])<<32)
+			x := uint64(0)
+			if a <= b {
+				x = 1 << 63
+			}
+			m = m>>1 | x
+		}
+		return m
+	}},
+	"gt_u64": {b64, func(a0, a1, b0, b1 *Vec) (m uint64) {
+		for i := range a0 {
+			a, b := (uint64(a0[i]) | uint64(a1[i])<<32), (uint64(b0[i]) | uint64(b1[i])<<32)
+			x := uint64(0)
+			if a > b {
+				x = 1 << 63
+			}
+			m = m>>1 | x
+		}
+		return m
+	}},
+	"ne_u64": {b64, func(a0, a1, b0, b1 *Vec) (m uint64) {
+		for i := range a0 {
+			a, b := (uint64(a0[i]) | uint64(a1[i])<<32), (uint64(b0[i]) | uint64(b1[i])<<32)
+			x := uint64(0)
+			if a != b {
+				x = 1 << 63
+			}
+			m = m>>1 | x
+		}
+		return m
+	}},
+	"ge_u64": {b64, func(a0, a1, b0, b1 *Vec) (m uint64) {
+		for i := range a0 {
+			a, b := (uint64(a0[i]) | uint64(a1[i])<<32), (uint64(b0[i]) | uint64(b1[i])<<32)
+			x := uint64(0)
+			if a >= b {
+				x = 1 << 63
+			}
+			m = m>>1 | x
+		}
+		return m
+	}},
+	"lt_f64": {f64, func(a0, a1, b0, b1 *Vec) (m uint64) {
+		for i := range a0 {
+			a, b := math.Float64frombits((uint64(a0[i]) | uint64(a1[i])<<32)), math.Float64frombits((uint64(b0[i]) | uint64(b1[i])<<32))
+			x := uint64(0)
+			if a < b {
+				x = 1 << 63
+			}
+			m = m>>1 | x
+		}
+		return m
+	}},
+	"eq_f64": {f64, func(a0, a1, b0, b1 *Vec) (m uint64) {
+		for i := range a0 {
+			a, b := math.Float64frombits((uint64(a0[i]) | uint64(a1[i])<<32)), math.Float64frombits((uint64(b0[i]) | uint64(b1[i])<<32))
+			x := uint64(0)
+			if a == b {
+				x = 1 << 63
+			}
+			m = m>>1 | x
+		}
+		return m
+	}},
+	"le_f64": {f64, func(a0, a1, b0, b1 *Vec) (m uint64) {
+		for i := range a0 {
+			a, b := math.Float64frombits((uint64(a0[i]) | uint64(a1[i])<<32)), math.Float64frombits((uint64(b0[i]) | uint64(b1[i])<<32))
+			x := uint64(0)
+			if a <= b {
+				x = 1 << 63
+			}
+			m = m>>1 | x
+		}
+		return m
+	}},
+	"gt_f64": {f64, func(a0, a1, b0, b1 *Vec) (m uint64) {
+		for i := range a0 {
+			a, b := math.Float64frombits((uint64(a0[i]) | uint64(a1[i])<<32)), math.Float64frombits((uint64(b0[i]) | uint64(b1[i])<<32))
+			x := uint64(0)
+			if a > b {
+				x = 1 << 63
+			}
+			m = m>>1 | x
+		}
+		return m
+	}},
+	"lg_f64": {f64, func(a0, a1, b0, b1 *Vec) (m uint64) {
+		for i := range a0 {
+			a, b := math.Float64frombits((uint64(a0[i]) | uint64(a1[i])<<32)), math.Float64frombits((uint64(b0[i]) | uint64(b1[i])<<32))
+			x := uint64(0)
+			if a < b || a > b {
+				x = 1 << 63
+			}
+			m = m>>1 | x
+		}
+		return m
+	}},
+	"ge_f64": {f64, func(a0, a1, b0, b1 *Vec) (m uint64) {
+		for i := range a0 {
+			a, b := math.Float64frombits((uint64(a0[i]) | uint64(a1[i])<<32)), math.Float64frombits((uint64(b0[i]) | uint64(b1[i])<<32))
+			x := uint64(0)
+			if a >= b {
+				x = 1 << 63
+			}
+			m = m>>1 | x
+		}
+		return m
+	}},
+	"o_f64": {f64, func(a0, a1, b0, b1 *Vec) (m uint64) {
+		for i := range a0 {
+			a, b := math.Float64frombits((uint64(a0[i]) | uint64(a1[i])<<32)), math.Float64frombits((uint64(b0[i]) | uint64(b1[i])<<32))
+			x := uint64(0)
+			if a == a && b == b {
+				x = 1 << 63
+			}
+			m = m>>1 | x
+		}
+		return m
+	}},
+	"u_f64": {f64, func(a0, a1, b0, b1 *Vec) (m uint64) {
+		for i := range a0 {
+			a, b := math.Float64frombits((uint64(a0[i]) | uint64(a1[i])<<32)), math.Float64frombits((uint64(b0[i]) | uint64(b1[i])<<32))
+			x := uint64(0)
+			if a != a || b != b {
+				x = 1 << 63
+			}
+			m = m>>1 | x
+		}
+		return m
+	}},
+	"nge_f64": {f64, func(a0, a1, b0, b1 *Vec) (m uint64) {
+		for i := range a0 {
+			a, b := math.Float64frombits((uint64(a0[i]) | uint64(a1[i])<<32)), math.Float64frombits((uint64(b0[i]) | uint64(b1[i])<<32))
+			x := uint64(0)
+			if !(a >= b) {
+				x = 1 << 63
+			}
+			m = m>>1 | x
+		}
+		return m
+	}},
+	"nlg_f64": {f64, func(a0, a1, b0, b1 *Vec) (m uint64) {
+		for i := range a0 {
+			a, b := math.Float64frombits((uint64(a0[i]) | uint64(a1[i])<<32)), math.Float64frombits((uint64(b0[i]) | uint64(b1[i])<<32))
+			x := uint64(0)
+			if !(a < b || a > b) {
+				x = 1 << 63
+			}
+			m = m>>1 | x
+		}
+		return m
+	}},
+	"ngt_f64": {f64, func(a0, a1, b0, b1 *Vec) (m uint64) {
+		for i := range a0 {
+			a, b := math.Float64frombits((uint64(a0[i]) | uint64(a1[i])<<32)), math.Float64frombits((uint64(b0[i]) | uint64(b1[i])<<32))
+			x := uint64(0)
+			if !(a > b) {
+				x = 1 << 63
+			}
+			m = m>>1 | x
+		}
+		return m
+	}},
+	"nle_f64": {f64, func(a0, a1, b0, b1 *Vec) (m uint64) {
+		for i := range a0 {
+			a, b := math.Float64frombits((uint64(a0[i]) | uint64(a1[i])<<32)), math.Float64frombits((uint64(b0[i]) | uint64(b1[i])<<32))
+			x := uint64(0)
+			if !(a <= b) {
+				x = 1 << 63
+			}
+			m = m>>1 | x
+		}
+		return m
+	}},
+	"neq_f64": {f64, func(a0, a1, b0, b1 *Vec) (m uint64) {
+		for i := range a0 {
+			a, b := math.Float64frombits((uint64(a0[i]) | uint64(a1[i])<<32)), math.Float64frombits((uint64(b0[i]) | uint64(b1[i])<<32))
+			x := uint64(0)
+			if a != b {
+				x = 1 << 63
+			}
+			m = m>>1 | x
+		}
+		return m
+	}},
+	"nlt_f64": {f64, func(a0, a1, b0, b1 *Vec) (m uint64) {
+		for i := range a0 {
+			a, b := math.Float64frombits((uint64(a0[i]) | uint64(a1[i])<<32)), math.Float64frombits((uint64(b0[i]) | uint64(b1[i])<<32))
+			x := uint64(0)
+			if !(a < b) {
+				x = 1 << 63
+			}
+			m = m>>1 | x
+		}
+		return m
 	}},
 }

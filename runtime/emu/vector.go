@@ -70,7 +70,14 @@ type source struct {
 	konst    [2]*Vec // constants, broadcast when the kernel is compiled
 	scalar   scalar
 	neg, abs uint32 // bits to flip and to clear in the last word
-	index    func(*gprIndex) bool
+	part     *part  // nil: the whole register
+	dpp      *dpp   // nil: of the lane itself
+	// index is the bit of M0 that adds an index to the register; 0 in kernels that do
+	// not use s_set_gpr_idx_on.
+	index uint32
+	// accumulates marks a destination that is read, in kernels that use
+	// s_set_gpr_idx_on: which index it has there is not documented.
+	accumulates bool
 }
 
 type sourceKind uint8
@@ -89,7 +96,7 @@ func (c *compiler) vectorSource(i, nth int, e elem) *source {
 	if e == f16 {
 		sign = 1 << 15
 	}
-	if (o.Neg || o.Abs) && !e.float() || o.Sext {
+	if (o.Neg || o.Abs) && !e.float() || o.Sext && c.in.Enc != EncSDWA {
 		c.fail("operand %s takes no modifiers", o.Text)
 	}
 	if o.Neg {
@@ -101,14 +108,10 @@ func (c *compiler) vectorSource(i, nth int, e elem) *source {
 	switch o.Kind {
 	case VGPR, AGPR:
 		s.reg = c.vectorRegister(o, s.n)
-		index := 0
 		if c.indexed {
-			index = nth + 1
-			s.index = [3]func(*gprIndex) bool{
-				func(x *gprIndex) bool { return x.src0 }, func(x *gprIndex) bool { return x.src1 }, func(x *gprIndex) bool { return x.src2 },
-			}[nth]
+			s.index = indexSrc0 << nth
 		}
-		c.readsVector(i, s.reg, s.n, index)
+		c.readsVector(i, s.reg, s.n, s.index)
 	case SGPR:
 		if o.Count != s.n {
 			c.fail("operand %s has %d registers, not %d", o.Text, o.Count, s.n)
@@ -157,17 +160,13 @@ func (c *compiler) vectorDest(i, n int) int {
 	return r
 }
 
-// vectorRead compiles source operand i of n registers that a step reads as they are:
-// an address, or data for memory.
-func (c *compiler) vectorRead(i, n int) int {
-	o := c.plain(c.arg(i))
-	if o.Kind != VGPR && o.Kind != AGPR {
-		c.fail("operand %s is no vector register", o.Text)
-		return 0
+// words returns both words of source nth; the high one of a single word is any.
+func (s *source) words(w *wave, nth int) [2]*Vec {
+	low := s.word(w, 0, 2*nth)
+	if s.n == 1 {
+		return [2]*Vec{low, low}
 	}
-	r := c.vectorRegister(o, n)
-	c.readsVector(i, r, n, 0)
-	return r
+	return [2]*Vec{low, s.word(w, 1, 2*nth+1)}
 }
 
 // word returns word j of the source; slot is the operand storage it may use.
@@ -175,10 +174,14 @@ func (s *source) word(w *wave, j, slot int) *Vec {
 	var p *Vec
 	switch s.kind {
 	case sourceVector:
-		p = &w.v[s.reg+j]
-		if s.index != nil && w.gprIndex.on && s.index(&w.gprIndex) {
-			p = w.indexed(s.reg + j)
+		r := s.reg
+		if s.index != 0 && w.indexing(s.index) {
+			r, _ = w.index(r, s.n)
 		}
+		if s.accumulates && w.gprIndexed {
+			w.fail(w.group.k.insts[w.pc-1], "accumulating in VGPR index mode is not supported")
+		}
+		p = &w.v[r+j]
 	case sourceConstant:
 		p = s.konst[j]
 	default:
@@ -189,6 +192,14 @@ func (s *source) word(w *wave, j, slot int) *Vec {
 			broadcast(p, uint32(s.scalar.get64(w)>>32))
 		}
 	}
+	if s.dpp != nil {
+		s.dpp.gather(&w.operand[slot], p, w.exec())
+		p = &w.operand[slot]
+	}
+	if s.part != nil {
+		s.part.extract(&w.operand[slot], p)
+		p = &w.operand[slot]
+	}
 	if j == s.n-1 && s.neg|s.abs != 0 {
 		q := &w.operand[slot]
 		for i := range q {
@@ -197,12 +208,4 @@ func (s *source) word(w *wave, j, slot int) *Vec {
 		return q
 	}
 	return p
-}
-
-// indexed is register r plus M0's low byte. Out of range reads register 0.
-func (w *wave) indexed(r int) *Vec {
-	if r += int(w.s[regM0] & 0xff); r >= len(w.v) {
-		r = 0
-	}
-	return &w.v[r]
 }

@@ -1,5 +1,7 @@
 package emu
 
+import "math/bits"
+
 // Lanes is the number of lanes of a wavefront.
 const Lanes = 64
 
@@ -22,11 +24,11 @@ type wave struct {
 	group  *group
 	count  uint64 // instructions executed, of all groups that this wave's storage ran
 
-	gprIndex gprIndex // s_set_gpr_idx_on
+	gprIndexed bool // between s_set_gpr_idx_on and s_set_gpr_idx_off
 
 	// Storage for operands that are no register as they stand, and for results under a
 	// partial EXEC; in the wave so that steps allocate nothing.
-	operand [4]Vec
+	operand [6]Vec // low and high word of each source
 	result  [16]Vec
 	addr    [Lanes]uint64 // of the lanes' accesses
 	offset  [Lanes]uint64 // the same from the block of memory that they lie in
@@ -105,15 +107,16 @@ func write(d, t *Vec, mask uint64) {
 		*d = *t
 		return
 	}
-	for i := range d {
-		if mask>>i&1 != 0 {
-			d[i] = t[i]
-		}
+	for m := mask; m != 0; m &= m - 1 {
+		i := bits.TrailingZeros64(m) & 63
+		d[i] = t[i]
 	}
 }
 
+// broadcast stores x in all lanes.
 func broadcast(d *Vec, x uint32) {
-	for i := range d {
-		d[i] = x
+	d[0], d[1], d[2], d[3] = x, x, x, x
+	for n := 4; n < len(d); n *= 2 {
+		copy(d[n:], d[:n])
 	}
 }
