@@ -128,6 +128,7 @@ func scaledEncode(from string) compile {
 		}
 		o := c.operation(0, 1, types)
 		o.dst.part = &part{width: 8, shift: 8 * uint32(sel>>2), unused: unusedPreserve}
+		c.writesPart(o.dst.part)
 		return o.step(do, nil)
 	}
 }

@@ -30,6 +30,7 @@ func mix(into *part) compile {
 		}
 		o := &operation{n: 3, dst: c.destination(0, types[0])}
 		o.dst.part = into
+		c.writesPart(into)
 		upper, half := c.bits("op_sel", 3, 0), c.bits("op_sel_hi", 3, 0)
 		var list [3]mixed
 		for i := range list {
