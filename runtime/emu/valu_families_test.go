@@ -33,7 +33,6 @@ func TestPacked32(t *testing.T) {
 		{line: "v_pk_mul_f32 v[0:1], v[2:3], v[4:5] clamp", v: f(0, 0, 3, -2, 10, 20), want: f(1, 0)},
 		// The destination is a source of the other half.
 		{line: "v_pk_add_f32 v[0:1], v[0:1], v[0:1] op_sel:[1,1] op_sel_hi:[0,0]", v: f(1, 2), want: f(4, 2)},
-		{line: "v_pk_mul_f32 v[1:2], v[0:1], v[0:1]", v: f(3, 4, 5), want: f(3, 9, 16)},
 		{line: "v_pk_mov_b32 v[0:1], v[2:3], v[4:5] op_sel:[1,0]", v: []uint32{0, 0, 1, 2, 3, 4}, want: []uint32{2, 3}},
 		{line: "v_pk_mov_b32 v[0:1], v[0:1], v[0:1] op_sel:[1,0]", v: []uint32{1, 2}, want: []uint32{2, 1}},
 		{line: "v_pk_mov_b32 v[0:1], s[2:3], v[4:5] op_sel:[0,1]", s: []uint32{0, 0, 7, 8}, v: []uint32{0, 0, 0, 0, 3, 4}, want: []uint32{7, 4}},

@@ -2,11 +2,11 @@ package main
 
 // moves copy bits.
 var moves = []row{
-	{"v_mov_b32", "u32 u32", "a", ""},
-	{"v_mov_b64", "u64 u64", "a", ""},
-	{"v_accvgpr_mov_b32", "u32 u32", "a", ""},
-	{"v_accvgpr_read_b32", "u32 u32", "a", ""},
-	{"v_accvgpr_write_b32", "u32 u32", "a", ""},
+	{"v_mov_b32", "u32 u32", "loop moveLoop", ""},
+	{"v_mov_b64", "u64 u64", "loop movePairLoop", ""},
+	{"v_accvgpr_mov_b32", "u32 u32", "loop moveLoop", ""},
+	{"v_accvgpr_read_b32", "u32 u32", "loop moveLoop", ""},
+	{"v_accvgpr_write_b32", "u32 u32", "loop moveLoop", ""},
 }
 
 // floats32 are those of f32. The names of functions are in float32.go and
