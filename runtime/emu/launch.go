@@ -99,6 +99,11 @@ func (k *Kernel) Run(ctx context.Context, l Launch) (Stats, error) {
 	return Stats{Instructions: uint64(r.instructions.Load())}, r.err
 }
 
+// segmentAlign is what the argument segment's size is rounded up to. LLVM widens
+// scalar loads of arguments to the next power of two of words, past the last
+// argument, where the runtime's allocations have room.
+const segmentAlign = 64
+
 // prepare checks the launch against the kernel.
 func (k *Kernel) prepare(l *Launch) error {
 	for axis := range 3 {
@@ -122,7 +127,8 @@ func (k *Kernel) prepare(l *Launch) error {
 		l.Memory = &Space{}
 	}
 	d := k.Meta.Descriptor
-	l.segment = make([]byte, max(len(l.Kernarg), 4*(d.PreloadOffset()+d.PreloadLength()), 4))
+	n := max(len(l.Kernarg), 4*(d.PreloadOffset()+d.PreloadLength()), 1)
+	l.segment = make([]byte, (n+segmentAlign-1)/segmentAlign*segmentAlign)
 	copy(l.segment, l.Kernarg)
 	if l.Preloaded {
 		if d.PreloadLength() == 0 {
