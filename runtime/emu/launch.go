@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -57,7 +58,10 @@ func (k *Kernel) Run(ctx context.Context, l Launch) (Stats, error) {
 	}
 	args := regionOf(l.segment, "kernel arguments")
 	args.readOnly = true
-	rs, err := l.Memory.regions().with(args, k.image)
+	packet := regionOf(k.packet(&l, args.lo), "dispatch packet")
+	packet.readOnly = true
+	l.dispatch = packet.lo
+	rs, err := l.Memory.regions().with(append([]region{args, packet}, k.image...)...)
 	if err != nil {
 		return Stats{}, fmt.Errorf("kernel %s: %w", k.Meta.Name, err)
 	}
@@ -71,7 +75,7 @@ func (k *Kernel) Run(ctx context.Context, l Launch) (Stats, error) {
 		wg.Go(func() { r.work(ctx) })
 	}
 	wg.Wait()
-	runtime.KeepAlive(l.segment)
+	runtime.KeepAlive(rs) // which has the only pointers to the segment and the packet
 	return Stats{Instructions: uint64(r.instructions.Load())}, r.err
 }
 
@@ -80,6 +84,11 @@ func (k *Kernel) prepare(l *Launch) error {
 	for axis := range 3 {
 		if l.Grid[axis] < 1 || l.Block[axis] < 1 {
 			return fmt.Errorf("grid %v of blocks %v: every extent must be at least 1", l.Grid, l.Block)
+		}
+	}
+	for axis := range 3 {
+		if n := int64(l.Grid[axis]) * int64(l.Block[axis]); n > math.MaxUint32 {
+			return fmt.Errorf("grid %v of blocks %v: %d work-items in a row are more than 32 bits can count", l.Grid, l.Block, n)
 		}
 	}
 	items := l.Block[0] * l.Block[1] * l.Block[2]
@@ -220,7 +229,7 @@ func (g *group) where() string {
 	for _, w := range g.waves {
 		if w.status == running {
 			in := g.k.insts[w.pc]
-			return fmt.Sprintf("%s is at +0x%x: %s", w.who(-1), in.Offset, in.Text)
+			return fmt.Sprintf("%s is at %s: %s", w.who(-1), in.place(), in.Text)
 		}
 	}
 	return fmt.Sprintf("work-group %v waits at a barrier", g.id)
