@@ -13,6 +13,15 @@ import (
 // Chips are those whose code runs.
 var Chips = []string{"gfx942", "gfx950"}
 
+// Target is a chip as it is emulated: with SRAM ECC, which it always has, and without
+// XNACK, as drivers leave it.
+func Target(chip string) (object.TargetID, error) {
+	if !slices.Contains(Chips, chip) {
+		return object.TargetID{}, fmt.Errorf("unknown chip %s, only %v can be emulated", chip, Chips)
+	}
+	return object.TargetID{Chip: chip, SRAMECC: object.SettingOn, XNACK: object.SettingOff}, nil
+}
+
 // Program is a loaded code object.
 type Program struct {
 	object  *object.CodeObject
@@ -76,7 +85,7 @@ func (l Loader) Load(ctx context.Context, code []byte) (*Program, error) {
 	if err := p.load(); err != nil {
 		return nil, fmt.Errorf("emu: %w", err)
 	}
-	kept, err := l.disassemble(ctx, code, len(o.Functions) > 0)
+	kept, err := l.disassemble(ctx, code, len(o.Functions))
 	if err != nil {
 		return nil, err
 	}

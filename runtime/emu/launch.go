@@ -30,6 +30,12 @@ type Launch struct {
 	dispatch uint64
 }
 
+// LaunchError says why a launch does not fit its kernel. Nothing was executed.
+type LaunchError struct{ err error }
+
+func (e *LaunchError) Error() string { return e.err.Error() }
+func (e *LaunchError) Unwrap() error { return e.err }
+
 // Stats says what a launch did.
 type Stats struct {
 	Instructions uint64 // of waves
@@ -54,7 +60,7 @@ var errStopped = errors.New("stopped")
 // failed.
 func (k *Kernel) Run(ctx context.Context, l Launch) (Stats, error) {
 	if err := k.prepare(&l); err != nil {
-		return Stats{}, fmt.Errorf("kernel %s: %w", k.Meta.Name, err)
+		return Stats{}, &LaunchError{fmt.Errorf("kernel %s: %w", k.Meta.Name, err)}
 	}
 	args := regionOf(l.segment, "kernel arguments")
 	args.readOnly = true
@@ -79,6 +85,9 @@ func (k *Kernel) Run(ctx context.Context, l Launch) (Stats, error) {
 	return Stats{Instructions: uint64(r.instructions.Load())}, r.err
 }
 
+// ldsBytes is the LDS that a work-group can have.
+var ldsBytes = map[string]int{"gfx942": 64 << 10, "gfx950": 160 << 10}
+
 // prepare checks the launch against the kernel.
 func (k *Kernel) prepare(l *Launch) error {
 	for axis := range 3 {
@@ -102,6 +111,9 @@ func (k *Kernel) prepare(l *Launch) error {
 	}
 	if len(l.Kernarg) != k.Meta.KernargBytes {
 		return fmt.Errorf("%d bytes of arguments, the kernel has %d", len(l.Kernarg), k.Meta.KernargBytes)
+	}
+	if n := k.Meta.LDSBytes + l.LDS; l.LDS < 0 || n > ldsBytes[k.chip] {
+		return fmt.Errorf("%d bytes of LDS, a work-group can have %d", n, ldsBytes[k.chip])
 	}
 	if l.Memory == nil {
 		l.Memory = &Space{}

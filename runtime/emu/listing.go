@@ -32,9 +32,9 @@ type disassembly struct {
 	Functions [][]object.Line
 }
 
-// disassemble returns the instructions of the code's kernels, and of its functions if
-// it has any.
-func (l Loader) disassemble(ctx context.Context, code []byte, functions bool) (*disassembly, error) {
+// disassemble returns the instructions of the code's kernels, and of so many
+// functions.
+func (l Loader) disassemble(ctx context.Context, code []byte, functions int) (*disassembly, error) {
 	key := ""
 	if l.Store != nil {
 		digest := sha256.New()
@@ -43,7 +43,7 @@ func (l Loader) disassemble(ctx context.Context, code []byte, functions bool) (*
 		key = hex.EncodeToString(digest.Sum(nil))
 		if data, ok := l.Store.Get(key); ok {
 			d := &disassembly{}
-			if err := json.Unmarshal(data, d); err == nil {
+			if err := json.Unmarshal(data, d); err == nil && len(d.Functions) == functions {
 				return d, nil
 			}
 		}
@@ -53,7 +53,7 @@ func (l Loader) disassemble(ctx context.Context, code []byte, functions bool) (*
 		return nil, err
 	}
 	d := &disassembly{Kernels: kernels}
-	if functions {
+	if functions > 0 {
 		if d.Functions, err = object.DisassembleFunctions(ctx, l.ObjDump, code, ""); err != nil {
 			return nil, err
 		}
