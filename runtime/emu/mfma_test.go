@@ -704,7 +704,7 @@ func TestMatrixRefusals(t *testing.T) {
 
 func TestMatrixUses(t *testing.T) {
 	k := snippet(t, "gfx950", "v_mfma_scale_f32_16x16x128_f8f6f4 v[40:43], a[8:15], v[24:27], a[0:3], v4, v5 op_sel_hi:[0,0,0] blgp:4")
-	want := uses{class: classMFMA, reads: []span{{1, true, agprs + 8, 8, 0}, {2, true, 24, 4, 0}, {3, true, agprs, 4, 0}, {4, true, 4, 1, 0}, {5, true, 5, 1, 0}}, writes: []span{{0, true, 40, 4, 0}}}
+	want := uses{class: classMFMA, reads: []span{{1, true, agprs + 8, 8, 0, allBits}, {2, true, 24, 4, 0, allBits}, {3, true, agprs, 4, 0, allBits}, {4, true, 4, 1, 0, allBits}, {5, true, 5, 1, 0, allBits}}, writes: []span{{0, true, 40, 4, 0, allBits}}}
 	if diff := cmp.Diff(want, k.uses[0], cmp.AllowUnexported(uses{}, span{})); diff != "" {
 		t.Errorf("uses differ (-want +got):\n%s", diff)
 	}

@@ -75,6 +75,7 @@ func (c *compiler) operation(dst, first int, types []elem) *operation {
 	o.dst = c.destination(dst, types[0])
 	if named < o.n {
 		o.src[named] = &source{n: types[0].words(), reg: o.dst.reg, accumulates: c.indexed}
+		c.readsVector(dst, o.dst.reg, types[0].words(), 0)
 	}
 	switch c.in.Enc {
 	case EncDPP:
@@ -99,6 +100,10 @@ func (c *compiler) operation(dst, first int, types []elem) *operation {
 	if types[0].float() {
 		c.outputModifiers(o, types[0])
 	}
+	for i := range named {
+		c.readsPart(first+i, o.src[i].part)
+	}
+	c.writesPart(o.dst.part)
 	return o
 }
 

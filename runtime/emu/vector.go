@@ -108,12 +108,10 @@ func (c *compiler) vectorSource(i, nth int, e elem) *source {
 	switch o.Kind {
 	case VGPR, AGPR:
 		s.reg = c.vectorRegister(o, s.n)
-		index := 0
 		if c.indexed {
-			index = nth + 1
 			s.index = indexSrc0 << nth
 		}
-		c.readsVector(i, s.reg, s.n, index)
+		c.readsVector(i, s.reg, s.n, s.index)
 	case SGPR:
 		if o.Count != s.n {
 			c.fail("operand %s has %d registers, not %d", o.Text, o.Count, s.n)

@@ -53,6 +53,7 @@ func (c *compiler) maskSource(i int) int {
 		c.fail("operand %s is no mask of lanes", o.Text)
 		return 0
 	}
+	c.readsScalar(i, o.Reg, 2)
 	return o.Reg
 }
 
@@ -142,6 +143,7 @@ func divScale(e elem) compile {
 func divFmas(e elem) compile {
 	return func(c *compiler) step {
 		o := c.operation(0, 1, []elem{e, e, e, e})
+		c.reads(regVCC)
 		return func(w *wave) {
 			var p [3][2]*Vec
 			for i := range p {
