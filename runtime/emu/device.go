@@ -7,6 +7,7 @@ import (
 	"syscall"
 
 	"github.com/kiln-project/kiln/codegen/object"
+	"github.com/kiln-project/kiln/codegen/plan"
 	"github.com/kiln-project/kiln/runtime/device"
 )
 
@@ -18,11 +19,18 @@ type Device struct {
 	loader Loader
 	opts   Options
 	space  Space
+	shadow *Shadow // of the space; nil without the sanitizer of uninitialised memory
 }
 
 // Options are what an emulated device does beside executing.
 type Options struct {
 	Workers int // goroutines that run work-groups; 0 is one per core
+	// Sanitize are the checks of every launch.
+	Sanitize Checks
+	// Shuffle, if it is not 0, is the seed of the order of work-groups.
+	Shuffle uint64
+	// Counters, if there are any, count all launches.
+	Counters *Counters
 }
 
 // Open makes a device. ctx ends launches that are under way.
@@ -30,7 +38,11 @@ func Open(ctx context.Context, chip string, l Loader, o Options) (*Device, error
 	if !slices.Contains(Chips, chip) {
 		return nil, fmt.Errorf("emu:%s: unknown chip, only %v can be executed", chip, Chips)
 	}
-	return &Device{ctx: ctx, chip: chip, loader: l, opts: o}, nil
+	d := &Device{ctx: ctx, chip: chip, loader: l, opts: o}
+	if o.Sanitize&CheckUninit != 0 {
+		d.shadow = &Shadow{}
+	}
+	return d, nil
 }
 
 // Name implements device.Device.
@@ -47,10 +59,11 @@ func (d *Device) Close() error { return nil }
 
 // memory is a block outside the Go heap, so that it keeps its address.
 type memory struct {
-	space *Space
-	bytes []byte
-	size  int64 // what was asked for: a mapping has a byte at least
-	fresh bool  // still the zeros that it was mapped as
+	space  *Space
+	bytes  []byte
+	size   int64 // what was asked for: a mapping has a byte at least
+	fresh  bool  // still the zeros that it was mapped as
+	shadow *Shadow
 }
 
 // Alloc implements device.Device.
@@ -65,7 +78,10 @@ func (d *Device) Alloc(bytes int64) (device.Memory, error) {
 	if err := d.space.Map(b, "memory"); err != nil {
 		return nil, err
 	}
-	return &memory{&d.space, b, bytes, true}, nil
+	if d.shadow != nil {
+		d.shadow.Undefine(Address(b), uint64(len(b)))
+	}
+	return &memory{&d.space, b, bytes, true, d.shadow}, nil
 }
 
 // Address implements device.Memory.
@@ -77,8 +93,12 @@ func (m *memory) Address() uint64 {
 // Size implements device.Memory.
 func (m *memory) Size() int64 { return m.size }
 
-// Bytes implements device.Memory.
+// Bytes implements device.Memory. With the sanitizer of uninitialised memory there
+// are none, so that it hears of all that the host writes and reads.
 func (m *memory) Bytes() []byte {
+	if m.shadow != nil {
+		return nil
+	}
 	m.fresh = false
 	return m.bytes[:m.size]
 }
@@ -87,12 +107,20 @@ func (m *memory) Bytes() []byte {
 func (m *memory) Write(offset int64, src []byte) error {
 	b, err := m.at(offset, len(src))
 	copy(b, src)
+	if m.shadow != nil && len(b) > 0 {
+		m.shadow.Define(Address(b), uint64(len(b)))
+	}
 	return err
 }
 
 // Read implements device.Memory.
 func (m *memory) Read(offset int64, dst []byte) error {
 	b, err := m.at(offset, len(dst))
+	if m.shadow != nil && len(b) > 0 {
+		if at, found := m.shadow.Undefined(Address(b), uint64(len(b))); found {
+			return fmt.Errorf("uninit: byte %d of a block of %d is read and undefined", at-Address(m.bytes), m.size)
+		}
+	}
 	copy(dst, b)
 	return err
 }
@@ -102,6 +130,9 @@ func (m *memory) Zero() error {
 	if !m.fresh {
 		clear(m.bytes)
 	}
+	if m.shadow != nil {
+		m.shadow.Define(Address(m.bytes), uint64(len(m.bytes)))
+	}
 	return nil
 }
 
@@ -109,6 +140,9 @@ func (m *memory) Zero() error {
 func (m *memory) Free() error {
 	b := m.bytes
 	m.space.Unmap(b)
+	if m.shadow != nil {
+		m.shadow.Define(Address(b), uint64(len(b)))
+	}
 	m.bytes, m.size = nil, 0
 	return syscall.Munmap(b)
 }
@@ -118,7 +152,8 @@ func (m *memory) at(offset int64, n int) ([]byte, error) {
 	if offset < 0 || offset > m.size-int64(n) {
 		return nil, fmt.Errorf("bytes %d..%d of a block of %d", offset, offset+int64(n), m.size)
 	}
-	return m.Bytes()[offset:][:n], nil
+	m.fresh = false
+	return m.bytes[offset:][:n], nil
 }
 
 // library is a loaded code object. Kernels are compiled when a sequence has them.
@@ -184,9 +219,26 @@ func (l *library) Prepare(launches []device.Launch) (device.Sequence, error) {
 		}
 		s.runs = append(s.runs, prepared{k, Launch{
 			Grid: [3]int{x.Grid, 1, 1}, Block: [3]int{x.Block, 1, 1}, Kernarg: segment, Memory: &l.d.space, Workers: l.d.opts.Workers,
+			Shuffle: l.d.opts.Shuffle, Counters: l.d.opts.Counters, Sanitize: l.d.sanitize(x),
 		}})
 	}
 	return s, nil
+}
+
+// sanitize are the checks of a launch: it may touch what its arguments say.
+func (d *Device) sanitize(x *device.Launch) *Sanitize {
+	if d.opts.Sanitize == 0 {
+		return nil
+	}
+	s := &Sanitize{Checks: d.opts.Sanitize, Shadow: d.shadow, Op: x.Op, Layer: x.Loc, Buffers: []Buffer{}}
+	for _, a := range x.Args {
+		if a.Mode == "" {
+			continue
+		}
+		modes := map[plan.Mode]Mode{plan.Read: ModeRead, plan.Write: ModeWrite, plan.Update: ModeRead | ModeWrite}
+		s.Buffers = append(s.Buffers, Buffer{Address: a.Address, Bytes: uint64(a.Bytes), Mode: modes[a.Mode], Label: a.Label, Undefined: a.First})
+	}
+	return s
 }
 
 // planArgs is the argument segment of a plan's launch: words of 8 bytes, which the

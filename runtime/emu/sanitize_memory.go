@@ -93,7 +93,7 @@ func (m *memorySanitizer) allowed(address, size uint64, mode Mode) *Buffer {
 	return nil
 }
 
-// private tells whether an access is one of arguments or code, or, with no list of
+// private tells whether an access is one of arguments, packet or code, or, with no list of
 // buffers, of any memory of the launch.
 func (m *memorySanitizer) private(w *wave, address, size uint64, mode Mode) bool {
 	g := w.group
@@ -101,7 +101,8 @@ func (m *memorySanitizer) private(w *wave, address, size uint64, mode Mode) bool
 	if r == nil || size > r.hi-address || r.readOnly && mode == ModeWrite {
 		return false
 	}
-	return m.buffers == nil || r.lo == g.kernarg || r.lo == g.k.image.lo
+	return m.buffers == nil || r.lo == g.kernarg || r.lo == g.launch.dispatch ||
+		slices.ContainsFunc(g.k.image, func(code region) bool { return r.lo == code.lo })
 }
 
 // holds finds the longest buffer that has the first byte of an access.
