@@ -30,6 +30,7 @@ func TestPacked32(t *testing.T) {
 		{line: "v_pk_add_f32 v[0:1], v[2:3], v[4:5] neg_lo:[1,0] neg_hi:[0,1]", v: f(0, 0, 1, 2, 10, 20), want: f(9, -18)},
 		{line: "v_pk_fma_f32 v[0:1], v[2:3], v[4:5], 1.0 op_sel_hi:[1,1,0]", v: f(0, 0, 3, 2, 10, 20), want: f(31, 41)},
 		{line: "v_pk_add_f32 v[0:1], v[2:3], 0 op_sel_hi:[1,0] neg_lo:[0,1] neg_hi:[0,1]", v: []uint32{0, 0, 1 << 31, 0}, want: []uint32{1 << 31, 0}},
+		{line: "v_pk_add_f32 v[0:1], v[2:3], 0 neg_lo:[1,1] neg_hi:[1,1]", v: []uint32{0, 0, 0, fl(5)}, want: []uint32{1 << 31, fl(-5)}},
 		{line: "v_pk_mul_f32 v[0:1], v[2:3], v[4:5] clamp", v: f(0, 0, 3, -2, 10, 20), want: f(1, 0)},
 		// The destination is a source of the other half.
 		{line: "v_pk_add_f32 v[0:1], v[0:1], v[0:1] op_sel:[1,1] op_sel_hi:[0,0]", v: f(1, 2), want: f(4, 2)},

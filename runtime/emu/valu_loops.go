@@ -3736,6 +3736,48 @@ var valuRows = map[string]valuRow{
 			}
 		}
 	}},
+	"v_mad_legacy_u16": {types: []elem{b16, b16, b16, b16}, narrow: func(d, a, b, c *Vec) {
+		_, _, _, _ = d[0], a[0], b[0], c[0]
+		for i := 0; i < Lanes; i += 4 {
+			{
+				a, b, c := uint16(a[i]), uint16(b[i]), uint16(c[i])
+				d[i] = uint32(uint16(a*b + c))
+			}
+			{
+				a, b, c := uint16(a[i+1]), uint16(b[i+1]), uint16(c[i+1])
+				d[i+1] = uint32(uint16(a*b + c))
+			}
+			{
+				a, b, c := uint16(a[i+2]), uint16(b[i+2]), uint16(c[i+2])
+				d[i+2] = uint32(uint16(a*b + c))
+			}
+			{
+				a, b, c := uint16(a[i+3]), uint16(b[i+3]), uint16(c[i+3])
+				d[i+3] = uint32(uint16(a*b + c))
+			}
+		}
+	}},
+	"v_mad_legacy_i16": {types: []elem{b16, b16, b16, b16}, narrow: func(d, a, b, c *Vec) {
+		_, _, _, _ = d[0], a[0], b[0], c[0]
+		for i := 0; i < Lanes; i += 4 {
+			{
+				a, b, c := int16(a[i]), int16(b[i]), int16(c[i])
+				d[i] = uint32(uint16(a*b + c))
+			}
+			{
+				a, b, c := int16(a[i+1]), int16(b[i+1]), int16(c[i+1])
+				d[i+1] = uint32(uint16(a*b + c))
+			}
+			{
+				a, b, c := int16(a[i+2]), int16(b[i+2]), int16(c[i+2])
+				d[i+2] = uint32(uint16(a*b + c))
+			}
+			{
+				a, b, c := int16(a[i+3]), int16(b[i+3]), int16(c[i+3])
+				d[i+3] = uint32(uint16(a*b + c))
+			}
+		}
+	}},
 	"v_mad_u32_u16": {types: []elem{b32, b16, b16, b32}, narrow: func(d, a, b, c *Vec) {
 		_, _, _, _ = d[0], a[0], b[0], c[0]
 		for i := 0; i < Lanes; i += 4 {

@@ -604,6 +604,8 @@ var laneCases = []laneCase{
 	{"v_med3_u16", "u16 u16 u16 u16", func(s [3]uint64) uint64 { slices.Sort(s[:]); return s[1] }},
 	{"v_mad_u16", "u16 u16 u16 u16", func(s [3]uint64) uint64 { return (s[0]*s[1] + s[2]) % 65536 }},
 	{"v_mad_i16", "u16 u16 u16 u16", func(s [3]uint64) uint64 { return (s[0]*s[1] + s[2]) % 65536 }},
+	{"v_mad_legacy_u16", "u16 u16 u16 u16", func(s [3]uint64) uint64 { return (s[0]*s[1] + s[2]) % 65536 }},
+	{"v_mad_legacy_i16", "u16 u16 u16 u16", func(s [3]uint64) uint64 { return (s[0]*s[1] + s[2]) % 65536 }},
 	{"v_mad_u32_u16", "u32 u16 u16 u32", func(s [3]uint64) uint64 { return (s[0]*s[1] + s[2]) & 0xffffffff }},
 	{"v_mad_i32_i16", "u32 u16 u16 u32", func(s [3]uint64) uint64 { return u32(int64(int16(s[0]))*int64(int16(s[1])) + i32(s[2])) }},
 
