@@ -25,8 +25,9 @@ type CodeObject struct {
 	Functions   []DeviceFunction // the others, by address; as far as symbols tell
 	Segments    []Segment        // what a loader maps; none if Relocatable
 	Relocations []Relocation
-	Undefined   []string // symbols that the object uses and does not define, sorted
-	Comments    []string // what compiler and linker wrote about themselves
+	Exported    map[string]uint64 // addresses of the symbols that a loader sees
+	Undefined   []string          // symbols that the object uses and does not define, sorted
+	Comments    []string          // what compiler and linker wrote about themselves
 
 	Problems []string
 }
@@ -134,6 +135,12 @@ func readCodeObject(e *elfFile) (*CodeObject, error) {
 	}
 	if !o.Relocatable {
 		o.Functions = e.functions(o.Kernels, &p)
+		o.Exported = map[string]uint64{}
+		for i := range e.dynsym {
+			if s := &e.dynsym[i]; s.section != shnUndef && s.bind != elf.STB_LOCAL {
+				o.Exported[s.name] = s.value
+			}
+		}
 	}
 	for _, name := range e.descriptors() {
 		if !described[name] {

@@ -52,13 +52,19 @@ func (p *Program) load() error {
 // object. Symbols of other objects have nowhere to come from.
 func (p *Program) relocate() error {
 	for _, r := range p.object.Relocations {
-		if r.Type != "R_AMDGPU_RELATIVE64" {
-			return fmt.Errorf("a relocation %s of symbol %q at 0x%x is not supported: only addresses within the code object are; link with -Bsymbolic, or hide the symbol", r.Type, r.Symbol, r.Offset)
+		to := uint64(r.Addend)
+		symbol, exported := p.object.Exported[r.Symbol]
+		switch {
+		case r.Type == "R_AMDGPU_RELATIVE64":
+		case r.Type == "R_AMDGPU_ABS64" && exported:
+			to += symbol
+		default:
+			return fmt.Errorf("a relocation %s of symbol %q at 0x%x is not supported: only addresses within the code object are", r.Type, r.Symbol, r.Offset)
 		}
 		if r.Offset > uint64(len(p.image)) || uint64(len(p.image))-r.Offset < 8 {
 			return fmt.Errorf("a relocation at 0x%x, where the code object has no byte", r.Offset)
 		}
-		le.PutUint64(p.image[r.Offset:], Address(p.image)+uint64(r.Addend))
+		le.PutUint64(p.image[r.Offset:], Address(p.image)+to)
 	}
 	return nil
 }
