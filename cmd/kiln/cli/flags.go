@@ -87,13 +87,16 @@ var flagTable = []flagDef{
 	{name: "out", def: "", commands: []string{"compile"}, required: true, arg: "OUT.kiln", short: "o", doc: "bundle to write"},
 
 	{name: "device", def: "", commands: []string{"launch"}, required: true, arg: "emu:CHIP", doc: "emu:gfx942 or emu:gfx950"},
-	{name: "hsaco", def: "", commands: []string{"launch"}, required: true, arg: "F", doc: "AMDGPU code object"},
+	{name: "hsaco", def: "", commands: []string{"launch"}, required: true, arg: "F", doc: "a code object for AMD GPUs"},
 	{name: "kernel", def: "", commands: []string{"launch"}, required: true, arg: "SYM", doc: "kernel of it"},
 	{name: "grid", def: "", commands: []string{"launch"}, required: true, arg: "X,Y,Z", doc: "work-groups"},
 	{name: "block", def: "", commands: []string{"launch"}, required: true, arg: "X,Y,Z", doc: "work-items of a work-group"},
 	{name: "shared", def: 0, commands: []string{"launch"}, arg: "BYTES", doc: "dynamic LDS, beside what the kernel declares"},
 	{name: "arg", def: repeated{}, commands: []string{"launch"}, arg: "NAME=WHAT", doc: "the kernel's next argument; repeated"},
 	{name: "out", def: "", commands: []string{"launch"}, required: true, arg: "OUT.safetensors", doc: "file to write: what each pointer argument points to after the launch"},
+	{name: "sanitize", def: "", commands: []string{"launch"}, arg: "X,Y", doc: "memory, race, uninit, waitcnt, or all: exit 4 if one of them finds something"},
+	{name: "counters", def: false, commands: []string{"launch"}, doc: "print what was executed: instructions, memory accesses, LDS conflicts"},
+	{name: "trace", def: 0, commands: []string{"launch"}, arg: "N", doc: "print the first N instructions of the first wave, with registers"},
 
 	{name: "bundle", def: "", commands: []string{"view"}, arg: "F.kiln", doc: "show a plan of this bundle"},
 	{name: "entry", def: "", commands: []string{"view"}, arg: "E", doc: "prefill, decode, verify, draft or pack; a graph of FILE.kir if it has several"},
