@@ -32,7 +32,7 @@ type access struct {
 	address addressing
 	size    uint64 // bytes of a lane
 	kind    accessKind
-	// aligned accesses must lie at a multiple of it; 1 is any address.
+	// align is a power of two of which the address has to be a multiple; 0 is any.
 	align uint64
 }
 
@@ -89,7 +89,7 @@ func (a *access) window(address uint64) (place, uint64) {
 
 func (a *access) checkAligned(w *wave, mask uint64) {
 	for m := mask; m != 0; m &= m - 1 {
-		if i := lowest(m); w.addr[i]%a.align != 0 {
+		if i := lowest(m); w.addr[i]&(a.align-1) != 0 {
 			w.fail(a.in, "%s accesses 0x%x, which is not aligned to %d bytes", w.who(i), w.addr[i], a.align)
 			return
 		}
