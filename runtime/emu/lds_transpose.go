@@ -31,8 +31,9 @@ func transposedLoad(size uint64, transpose func(out, raw []Vec)) compile {
 				return
 			}
 			raw, out := w.result[:move.words], w.result[move.words:2*move.words]
-			mask := a.begin(w, fullMask)
-			if mask == 0 || !gather(w, a, raw, move, mask) {
+			if p := a.whole(w); p != nil {
+				move.unpack(raw, p)
+			} else if a.begin(w, fullMask) == 0 || !gather(w, a, raw, move, fullMask) {
 				return
 			}
 			transpose(out, raw)
