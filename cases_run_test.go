@@ -17,6 +17,7 @@ import (
 	"github.com/kiln-project/kiln/ir"
 	"github.com/kiln-project/kiln/ir/eval"
 	"github.com/kiln-project/kiln/ir/num"
+	"github.com/kiln-project/kiln/runtime/device"
 	"github.com/kiln-project/kiln/runtime/host"
 )
 
@@ -133,11 +134,15 @@ func runOnHost(t *testing.T, g *ir.Graph, in map[string]*eval.Tensor) map[string
 	if err != nil {
 		t.Fatal(err)
 	}
-	lib, err := host.OpenLibrary(made.Object)
+	dev, err := host.Open()
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := host.NewDevice(lib, u.Module)
+	defer dev.Close()
+	d, err := device.NewModel(dev, made.Object, u.Module)
+	if err != nil {
+		t.Fatal(err)
+	}
 	defer d.Close()
 	if err := d.BindWeights(given(split(in, "@"))); err != nil {
 		t.Fatal(err)

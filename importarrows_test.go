@@ -52,7 +52,9 @@ var arrows = []arrow{
 	// The runtime executes plans and code objects; it must not be able to
 	// generate them, nor to rewrite graphs.
 	{folder: "runtime", ours: []string{"ir", "codegen/plan", "codegen/object", "runtime"}},
-	{folder: "runtime/host", ours: []string{"ir", "codegen/plan", "codegen/object", "runtime"}, external: []string{
+	// Devices are beside what runs on them, which knows none of them.
+	{folder: "runtime/device", ours: []string{"ir", "codegen/plan", "runtime/engine"}},
+	{folder: "runtime/host", ours: []string{"codegen/plan", "codegen/object", "runtime/device"}, external: []string{
 		"github.com/ebitengine/purego", "golang.org/x/sys/cpu",
 	}},
 	{folder: "runtime/weights", ours: []string{"ir/num"}},
@@ -245,6 +247,11 @@ func TestViolation(t *testing.T) {
 		{"runtime/engine", own("codegen/kernel"), true},
 		{"runtime/engine", own("passes"), true},
 		{"runtime/engine", own("models/dsv4"), true},
+		{"runtime/device", own("runtime/engine"), false},
+		{"runtime/device", own("runtime/host"), true},
+		{"runtime/device", "github.com/ebitengine/purego", true},
+		{"runtime/host", own("runtime/device"), false},
+		{"runtime/host", own("runtime/engine"), true},
 		{"runtime/host", "github.com/ebitengine/purego", false},
 		{"runtime/host", own("codegen/object"), false},
 		{"runtime/host", own("codegen/llvm"), true},

@@ -2,6 +2,7 @@ package check
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -10,24 +11,26 @@ import (
 	"github.com/kiln-project/kiln/codegen/plan"
 	"github.com/kiln-project/kiln/ir/eval"
 	"github.com/kiln-project/kiln/passes"
+	"github.com/kiln-project/kiln/runtime/device"
 	"github.com/kiln-project/kiln/runtime/host"
 )
 
-// device runs ops as they were compiled, all of them in one library.
-type device struct {
-	d        *host.Device
+// machine runs ops as they were compiled, all of them in one library.
+type machine struct {
+	host     *host.Device
+	d        *device.Model
 	plans    map[*oneOp]*plan.Plan
-	programs map[*oneOp]*host.Program
+	programs map[*oneOp]*device.Program
 }
 
 // openDevice compiles ops without some kernel forms; a composite whose forms are
 // all disabled runs as its decomposition.
-func openDevice(ctx context.Context, c *OpsConfig, ops []*oneOp, disable []string) (*device, error) {
+func openDevice(ctx context.Context, c *OpsConfig, ops []*oneOp, disable []string) (*machine, error) {
 	u := codegen.NewUnit(c.Target)
 	for _, form := range disable {
 		u.Disable[form] = true
 	}
-	d := &device{plans: map[*oneOp]*plan.Plan{}, programs: map[*oneOp]*host.Program{}}
+	d := &machine{plans: map[*oneOp]*plan.Plan{}, programs: map[*oneOp]*device.Program{}}
 	for _, o := range ops {
 		p, err := u.Lower(o.graph)
 		if err != nil {
@@ -50,7 +53,7 @@ func openDevice(ctx context.Context, c *OpsConfig, ops []*oneOp, disable []strin
 
 // openWhole compiles a step as it is; its plan and program are those of no op. Its
 // weights are still to be bound, before it runs.
-func openWhole(ctx context.Context, c *OpsConfig, s *passes.Step) (*device, error) {
+func openWhole(ctx context.Context, c *OpsConfig, s *passes.Step) (*machine, error) {
 	u := codegen.NewUnit(c.Target)
 	for _, form := range c.Disable {
 		u.Disable[form] = true
@@ -61,12 +64,12 @@ func openWhole(ctx context.Context, c *OpsConfig, s *passes.Step) (*device, erro
 	if err := u.PlanMemory(s); err != nil {
 		return nil, err
 	}
-	d := &device{plans: map[*oneOp]*plan.Plan{nil: u.Module.Plans[0]}, programs: map[*oneOp]*host.Program{}}
+	d := &machine{plans: map[*oneOp]*plan.Plan{nil: u.Module.Plans[0]}, programs: map[*oneOp]*device.Program{}}
 	return d, d.open(ctx, c, u)
 }
 
 // open compiles a unit and opens its library.
-func (d *device) open(ctx context.Context, c *OpsConfig, u *codegen.Unit) error {
+func (d *machine) open(ctx context.Context, c *OpsConfig, u *codegen.Unit) error {
 	if c.Lowered != nil {
 		c.Lowered(u)
 	}
@@ -74,25 +77,21 @@ func (d *device) open(ctx context.Context, c *OpsConfig, u *codegen.Unit) error 
 	if err != nil {
 		return err
 	}
-	lib, err := host.OpenLibrary(code.Object)
-	if err != nil {
+	if d.host, err = host.Open(); err != nil {
 		return err
 	}
-	d.d = host.NewDevice(lib, u.Module)
+	if d.d, err = device.NewModel(d.host, code.Object, u.Module); err != nil {
+		return errors.Join(err, d.host.Close())
+	}
 	return nil
 }
 
-func (d *device) close() error {
-	for _, p := range d.programs {
-		if p != nil {
-			p.Close()
-		}
-	}
-	return d.d.Close()
+func (d *machine) close() error {
+	return errors.Join(d.d.Close(), d.host.Close())
 }
 
 // run runs an op.
-func (d *device) run(o *oneOp, args []*eval.Tensor) ([]*eval.Tensor, error) {
+func (d *machine) run(o *oneOp, args []*eval.Tensor) ([]*eval.Tensor, error) {
 	out, states, err := d.execute(o, o.values(args))
 	if err != nil {
 		return nil, fmt.Errorf("%s on the device: %w", o.def.Name, err)
@@ -101,7 +100,7 @@ func (d *device) run(o *oneOp, args []*eval.Tensor) ([]*eval.Tensor, error) {
 }
 
 // runWhole runs the step of openWhole: outputs, and pools afterwards.
-func (d *device) runWhole(in Values) (map[string]*eval.Tensor, error) {
+func (d *machine) runWhole(in Values) (map[string]*eval.Tensor, error) {
 	var err error
 	if d.programs[nil] == nil {
 		if d.programs[nil], err = d.d.Load(d.plans[nil]); err != nil {
@@ -123,7 +122,7 @@ func (d *device) runWhole(in Values) (map[string]*eval.Tensor, error) {
 }
 
 // execute runs a program on copies of the pools.
-func (d *device) execute(o *oneOp, in Values) (out, states map[string]*eval.Tensor, err error) {
+func (d *machine) execute(o *oneOp, in Values) (out, states map[string]*eval.Tensor, err error) {
 	st, err := d.d.NewState(d.plans[o])
 	if err != nil {
 		return nil, nil, err

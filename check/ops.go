@@ -111,8 +111,8 @@ type opsCheck struct {
 	report     *OpsReport
 	kinds      map[string]*OpResult
 	layers     map[string]*Layer
-	device     *device
-	decomposed *device
+	device     *machine
+	decomposed *machine
 }
 
 // selected reports whether Only names an op.

@@ -35,7 +35,8 @@ func TestWholeGraph(t *testing.T) {
 		cfg := onHost(t)
 		cfg.Lowered = func(u *codegen.Unit) {
 			if p := u.Module.Plans[0]; broken && p.Entry == "chained" {
-				p.Launches = p.Launches[:len(p.Launches)-1]
+				args := p.Launches[len(p.Launches)-1].Args
+				args[len(args)-2].Int = 8 // of 20 elements: the others are what was there before
 			}
 		}
 		s := parsed(t, chained, map[string]int{"T": 5})

@@ -47,6 +47,7 @@ func (l *lowerer) finish(g *ir.Graph, p *plan.Plan) {
 		}
 	}
 	p.Arena = layout(l.bufs)
+	p.Values = l.held(g)
 	tensor := func(name string, v *ir.Value) plan.Tensor {
 		s := l.values[v]
 		t := plan.Tensor{Name: name, Type: v.Type.String(), Data: l.slice(s.data)}
@@ -73,6 +74,47 @@ func (l *lowerer) finish(g *ir.Graph, p *plan.Plan) {
 		}
 	}
 	p.Launches = l.launches
+}
+
+// held lists what the arena holds, by name.
+func (l *lowerer) held(g *ir.Graph) []plan.Value {
+	tensors := map[int]string{} // by buffer
+	name := func(s value, as string) {
+		tensors[s.data] = as
+		if s.scales >= 0 {
+			tensors[s.scales] = as + " scales"
+		}
+	}
+	for _, o := range g.Outputs {
+		name(l.values[o.Value], o.Name)
+	}
+	for _, v := range g.Inputs {
+		name(l.values[v], v.Name)
+	}
+	out := []plan.Value{}
+	for id, b := range l.bufs {
+		if b.space != plan.Arena || b.last < b.first {
+			continue
+		}
+		as, ok := tensors[id]
+		if !ok {
+			as = b.name(&l.launches[b.first])
+		}
+		out = append(out, plan.Value{Name: as, Offset: b.offset, Bytes: b.bytes, First: b.first, Last: b.last})
+	}
+	plan.Sort(out)
+	return out
+}
+
+// name is what the launch that writes a buffer calls it.
+func (b *buffer) name(writer *plan.Launch) string {
+	text := writer.Op
+	for _, s := range []string{writer.Loc, b.what} {
+		if s != "" {
+			text += " " + s
+		}
+	}
+	return text
 }
 
 func (l *lowerer) slice(id int) plan.Slice {

@@ -76,6 +76,7 @@ type buffer struct {
 	index int // of a pool or weight
 	part  int
 	bytes int64
+	what  string // which of the things that its op makes; "" for the only one
 	// Arena buffers: launches between which the content matters.
 	first, last int
 	offset      int64
@@ -127,9 +128,13 @@ func (l *lowerer) shared(space plan.Space, v *ir.Value) {
 func (l *lowerer) defineAs(v *ir.Value, b buffer) value {
 	data, scales, _ := v.Type.Bytes() // bound
 	b.dt, b.bytes = v.Type.DType, data
+	if v.Op != nil && len(v.Op.Results) > 1 {
+		b.what = fmt.Sprintf("result %d", v.Index)
+	}
 	out := value{data: l.newBuffer(b), scales: -1}
 	if q := v.Type.Quant; q != nil {
 		b.dt, b.part, b.bytes = q.Scale, 1, scales
+		b.what = strings.TrimSpace(b.what + " scales")
 		out.scales = l.newBuffer(b)
 	}
 	l.values[v] = out
@@ -339,7 +344,7 @@ func (l *lowerer) Requests() int { return l.requests }
 func (l *lowerer) Inlined(v *ir.Value) bool { return v.Op != nil && l.inline[v.Op] != nil }
 
 func (l *lowerer) Scratch(dt ir.DType, n int) kernels.Ref {
-	return kernels.Ref{ID: l.newBuffer(buffer{dt: dt, space: plan.Arena, bytes: dt.Bytes(n)}), DT: dt}
+	return kernels.Ref{ID: l.newBuffer(buffer{dt: dt, space: plan.Arena, bytes: dt.Bytes(n), what: "scratch"}), DT: dt}
 }
 
 func (l *lowerer) Launch(k kernels.Launch) {

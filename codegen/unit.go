@@ -42,7 +42,7 @@ type Kernel struct {
 func NewUnit(t *target.Target) *Unit {
 	return &Unit{
 		Target: t, Disable: map[string]bool{}, Module: &plan.Module{
-			Version: plan.Version, Target: t.Name,
+			Version: plan.Version, Target: t.Name, Block: t.Block(),
 			States: []plan.Storage{}, Weights: []plan.Storage{}, Kernels: []plan.Kernel{}, Decomposed: []plan.Decomposed{},
 		},
 		symbols: map[string]int{}, storage: map[string]int{}, costs: map[string]cost{}, steps: map[*passes.Step]*lowerer{},

@@ -21,11 +21,12 @@ func code() *Code {
 		Entry: "decode", Arena: 128, Binding: []plan.Binding{{Symbol: "B", Value: 1}}, States: []int{},
 		Inputs:   []plan.Tensor{{Name: "x", Type: "f32[16]", Data: arena(0)}},
 		Outputs:  []plan.Tensor{{Name: "y", Type: "f32[16]", Data: arena(64)}},
+		Values:   []plan.Value{{Name: "x", Bytes: 64, First: -1}, {Name: "y", Offset: 64, Bytes: 64, Last: 1}},
 		Launches: []plan.Launch{{Op: "neg", Grid: 1, Args: []plan.Arg{{Buf: arena(0), Mode: plan.Read}, {Buf: arena(64), Mode: plan.Write}, {Int: 16}}}},
 	}
 	return &Code{
 		Module: &plan.Module{
-			Version: plan.Version, Target: testTarget, Kernels: []plan.Kernel{{Symbol: "k", Form: "f", Spec: "s", Params: []string{"f32", "=f32", "int"}}}, Plans: []*plan.Plan{p},
+			Version: plan.Version, Target: testTarget, Block: 1, Kernels: []plan.Kernel{{Symbol: "k", Form: "f", Spec: "s", Params: []string{"f32", "=f32", "int"}}}, Plans: []*plan.Plan{p},
 			States: []plan.Storage{}, Weights: []plan.Storage{{Name: "w", Type: "f32[4]", Bytes: [2]int64{16, 0}}}, Decomposed: []plan.Decomposed{},
 		},
 		Object: []byte("object"), Pack: "graph @pack\n",

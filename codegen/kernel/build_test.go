@@ -14,6 +14,7 @@ import (
 	"github.com/kiln-project/kiln/codegen/target"
 	"github.com/kiln-project/kiln/ir"
 	"github.com/kiln-project/kiln/ir/eval"
+	"github.com/kiln-project/kiln/runtime/device"
 	"github.com/kiln-project/kiln/runtime/host"
 )
 
@@ -106,11 +107,7 @@ func run(t *testing.T, units []unit) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		lib, err := host.OpenLibrary(so)
-		if err != nil {
-			t.Fatal(err)
-		}
-		mod := &plan.Module{Version: plan.Version, Target: name}
+		mod := &plan.Module{Version: plan.Version, Target: name, Block: 1}
 		for i, u := range units {
 			kn := plan.Kernel{Symbol: fmt.Sprintf("unit%d", i)}
 			for _, x := range u.in {
@@ -119,16 +116,24 @@ func run(t *testing.T, units []unit) {
 			kn.Params = append(kn.Params, "="+u.out.DType.String())
 			mod.Kernels = append(mod.Kernels, kn)
 		}
-		d := host.NewDevice(lib, mod)
+		cpu, err := host.Open()
+		if err != nil {
+			t.Fatal(err)
+		}
+		d, err := device.NewModel(cpu, so, mod)
+		if err != nil {
+			t.Fatal(err)
+		}
 		for i, u := range units {
 			t.Run(u.name+"/"+name, func(t *testing.T) { u.check(t, launch(t, d, i, u)) })
 		}
 		d.Close()
+		cpu.Close()
 	}
 }
 
 // launch runs one unit.
-func launch(t *testing.T, d *host.Device, kernel int, u unit) *eval.Tensor {
+func launch(t *testing.T, d *device.Model, kernel int, u unit) *eval.Tensor {
 	t.Helper()
 	p := &plan.Plan{Entry: "unit"}
 	l := plan.Launch{Kernel: kernel, Grid: 1}
@@ -136,6 +141,11 @@ func launch(t *testing.T, d *host.Device, kernel int, u unit) *eval.Tensor {
 		n, _ := typ.Size()
 		s := plan.Slice{Space: plan.Arena, Offset: p.Arena, Bytes: int64(n*typ.DType.Bits()+7) / 8}
 		p.Arena += (s.Bytes + 63) / 64 * 64
+		v := plan.Value{Name: typ.String(), Offset: s.Offset, Bytes: s.Bytes, First: -1}
+		if mode == plan.Write {
+			v.First, v.Last = 0, 1
+		}
+		p.Values = append(p.Values, v)
 		l.Args = append(l.Args, plan.Arg{Buf: s, Mode: mode})
 		return plan.Tensor{Type: typ.String(), Data: s}
 	}

@@ -9,7 +9,6 @@ import (
 	"github.com/kiln-project/kiln/codegen"
 	"github.com/kiln-project/kiln/ir"
 	"github.com/kiln-project/kiln/ir/eval"
-	"github.com/kiln-project/kiln/runtime/host"
 )
 
 // rowTails are ways to end a row op of width d.
@@ -74,7 +73,7 @@ func (c *cases) without(g *ir.Graph, forms ...string) map[string]*eval.Tensor {
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	d := host.NewDevice(buildHost(c.t, u), u.Module)
+	d := buildHost(c.t, u)
 	defer d.Close()
 	out, _ := execute(c.t, d, p, c.in, nil)
 	return out

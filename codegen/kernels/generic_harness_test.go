@@ -18,6 +18,7 @@ import (
 	"github.com/kiln-project/kiln/ir"
 	"github.com/kiln-project/kiln/ir/eval"
 	"github.com/kiln-project/kiln/ir/num"
+	"github.com/kiln-project/kiln/runtime/device"
 	"github.com/kiln-project/kiln/runtime/host"
 )
 
@@ -115,8 +116,8 @@ func mustTarget(t testing.TB, name string) *target.Target {
 	return tg
 }
 
-// buildHost compiles a unit for the host and loads it.
-func buildHost(t testing.TB, u *codegen.Unit) *host.Library {
+// buildHost compiles a unit for the host and loads it; the caller closes the model.
+func buildHost(t testing.TB, u *codegen.Unit) *device.Model {
 	t.Helper()
 	if best, err := host.Target(); err != nil || best == "x86-64-v2" && u.Target.Name != best {
 		t.Skipf("this CPU does not run %s code (best: %q, %v)", u.Target.Name, best, err)
@@ -127,11 +128,16 @@ func buildHost(t testing.TB, u *codegen.Unit) *host.Library {
 	if err != nil {
 		t.Fatal(err)
 	}
-	lib, err := host.OpenLibrary(so)
+	cpu, err := host.Open()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return lib
+	t.Cleanup(func() { cpu.Close() })
+	m, err := device.NewModel(cpu, so, u.Module)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
 }
 
 // batch is a graph of many ops, compiled and run at once.
@@ -275,13 +281,13 @@ func (c *batch) compiled(name string, g *ir.Graph) (out, states map[string]*eval
 }
 
 // load compiles graphs to one library.
-func load(t testing.TB, name string, graphs ...*ir.Graph) (*host.Device, []*plan.Plan) {
+func load(t testing.TB, name string, graphs ...*ir.Graph) (*device.Model, []*plan.Plan) {
 	t.Helper()
 	return loadFor(t, mustTarget(t, name), graphs...)
 }
 
 // loadFor is load for a target that need not be in the table.
-func loadFor(t testing.TB, tg *target.Target, graphs ...*ir.Graph) (*host.Device, []*plan.Plan) {
+func loadFor(t testing.TB, tg *target.Target, graphs ...*ir.Graph) (*device.Model, []*plan.Plan) {
 	t.Helper()
 	u := codegen.NewUnit(tg)
 	var plans []*plan.Plan
@@ -292,11 +298,11 @@ func loadFor(t testing.TB, tg *target.Target, graphs ...*ir.Graph) (*host.Device
 		}
 		plans = append(plans, pl)
 	}
-	return host.NewDevice(buildHost(t, u), u.Module), plans
+	return buildHost(t, u), plans
 }
 
 // execute runs a plan on copies of the states and returns those after it.
-func execute(t testing.TB, d *host.Device, pl *plan.Plan, in, before map[string]*eval.Tensor) (out, states map[string]*eval.Tensor) {
+func execute(t testing.TB, d *device.Model, pl *plan.Plan, in, before map[string]*eval.Tensor) (out, states map[string]*eval.Tensor) {
 	t.Helper()
 	prog, err := d.Load(pl)
 	if err != nil {

@@ -14,6 +14,9 @@ func (m *Module) Check() error {
 	if m.Version != Version {
 		return fmt.Errorf("plans of version %d, this kiln reads %d: compile again", m.Version, Version)
 	}
+	if m.Block < 1 {
+		return fmt.Errorf("groups of %d work-items", m.Block)
+	}
 	for _, list := range []struct {
 		space Space
 		s     []Storage
@@ -48,7 +51,8 @@ func (m *Module) Check() error {
 	return nil
 }
 
-// CheckPlan validates one plan of the module.
+// CheckPlan validates one plan of the module: besides what Check says, that every
+// slice of the arena lies in one value that its launch may use.
 func (m *Module) CheckPlan(p *Plan) error {
 	if err := m.checkPlan(p); err != nil {
 		return fmt.Errorf("plan %s %v: %w", p.Entry, p.Binding, err)
@@ -119,7 +123,7 @@ func (m *Module) checkPlan(p *Plan) error {
 			}
 		}
 	}
-	return nil
+	return p.checkValues()
 }
 
 func (m *Module) checkSlice(s Slice, arena int64) error {

@@ -3,13 +3,14 @@
 package plan
 
 // Version is the format's version: a module of another version is refused.
-const Version = 2
+const Version = 3
 
 // Module is what is compiled for one target: the memory and the kernels that all
 // of its plans share, each declared once, and the plans.
 type Module struct {
 	Version int       `json:"version"`
 	Target  string    `json:"target"`
+	Block   int       `json:"block"`   // work-items of a group; on the host, 1
 	States  []Storage `json:"states"`  // pools, updated in place
 	Weights []Storage `json:"weights"` // bound once
 	Kernels []Kernel  `json:"kernels"`
@@ -61,6 +62,7 @@ type Plan struct {
 	Inputs   []Tensor  `json:"inputs"`
 	Outputs  []Tensor  `json:"outputs"`
 	States   []int     `json:"states"` // the module's pools that the entry has
+	Values   []Value   `json:"values"` // what the arena holds, in the order of Sort
 	Launches []Launch  `json:"launches"`
 }
 

@@ -6,7 +6,7 @@ import (
 )
 
 // Text lists a plan of the module for people and tests: inputs, launches with
-// their arguments, outputs.
+// their arguments, outputs, and what the arena holds when.
 func (m *Module) Text(p *Plan) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "plan @%s", p.Entry)
@@ -45,5 +45,9 @@ func (m *Module) Text(p *Plan) string {
 		b.WriteByte('\n')
 	}
 	tensors("output", p.Outputs)
+	for _, v := range p.Values {
+		text, _ := v.MarshalText()
+		fmt.Fprintf(&b, "value %s\n", text)
+	}
 	return b.String()
 }

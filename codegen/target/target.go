@@ -96,6 +96,14 @@ func Lookup(name string) (*Target, error) {
 // GPU reports whether lanes are threads of their own.
 func (t *Target) GPU() bool { return t.Kind != Host }
 
+// Block is the number of work-items that a launch has in a group.
+func (t *Target) Block() int {
+	if t.GPU() {
+		return t.Lanes
+	}
+	return 1
+}
+
 // ForPasses is what passes may know of the target.
 func (t *Target) ForPasses() passes.Target {
 	return passes.Target{Name: t.Name, Chip: t.CPU, GPU: t.GPU(), FNUZ: t.FNUZ}

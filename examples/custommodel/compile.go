@@ -12,6 +12,7 @@ import (
 	"github.com/kiln-project/kiln/ir"
 	"github.com/kiln-project/kiln/ir/eval"
 	"github.com/kiln-project/kiln/passes"
+	"github.com/kiln-project/kiln/runtime/device"
 	"github.com/kiln-project/kiln/runtime/engine"
 	"github.com/kiln-project/kiln/runtime/host"
 )
@@ -74,7 +75,7 @@ func compile(ctx context.Context, cc *codegen.Compiler, c Config, targetName str
 // open loads the code for this CPU into the process and binds weights to it. The
 // pack graph is what is computed from weights and tables alone, once: here the
 // rotary tables.
-func open(code *bundle.Code, weights eval.WeightSource) (*host.Executor, error) {
+func open(code *bundle.Code, weights eval.WeightSource) (*device.Executor, error) {
 	pack, err := code.PackGraph()
 	if err != nil {
 		return nil, err
@@ -83,11 +84,11 @@ func open(code *bundle.Code, weights eval.WeightSource) (*host.Executor, error) 
 	if err != nil {
 		return nil, err
 	}
-	lib, err := host.OpenLibrary(code.Object)
+	cpu, err := host.Open()
 	if err != nil {
 		return nil, err
 	}
-	return host.NewExecutor(lib, code.Module, packed)
+	return device.NewExecutor(cpu, code.Object, code.Module, packed)
 }
 
 // summary says what was made.

@@ -12,6 +12,7 @@ import (
 	"github.com/kiln-project/kiln/codegen/bundle"
 	"github.com/kiln-project/kiln/codegen/llvm"
 	"github.com/kiln-project/kiln/codegen/object"
+	"github.com/kiln-project/kiln/runtime/device"
 	"github.com/kiln-project/kiln/runtime/engine"
 	"github.com/kiln-project/kiln/runtime/host"
 )
@@ -66,7 +67,7 @@ func native(t *testing.T, name string) *compiled {
 	return s.byTarget[name]
 }
 
-func onHost(t *testing.T, code *bundle.Code) *host.Executor {
+func onHost(t *testing.T, code *bundle.Code) *device.Executor {
 	t.Helper()
 	x, err := open(code, weights)
 	if err != nil {

@@ -47,6 +47,9 @@ func (g *group) start(id [3]int) {
 	d := g.k.Meta.Descriptor
 	for _, w := range g.waves {
 		*w = wave{v: w.v, scratch: w.scratch, id: w.id, group: g, count: w.count, pc: g.launch.entry}
+		if g.launch.reports != nil {
+			w.poison()
+		}
 		at := 0
 		for _, p := range []struct {
 			bit   object.Property
@@ -78,6 +81,11 @@ func (g *group) start(id [3]int) {
 			}
 		}
 		g.lanes(w)
+	}
+	if g.launch.reports != nil {
+		for i := range len(g.lds) / 4 {
+			le.PutUint32(g.lds[4*i:], poison)
+		}
 	}
 	if g.watch != nil {
 		g.watch.start(g)

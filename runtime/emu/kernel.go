@@ -13,6 +13,15 @@ import (
 // Chips are those whose code runs.
 var Chips = []string{"gfx942", "gfx950"}
 
+// Target is a chip as it is emulated: with SRAM ECC, which it always has, and without
+// XNACK, as drivers leave it.
+func Target(chip string) (object.TargetID, error) {
+	if !slices.Contains(Chips, chip) {
+		return object.TargetID{}, fmt.Errorf("unknown chip %s, only %v can be emulated", chip, Chips)
+	}
+	return object.TargetID{Chip: chip, SRAMECC: object.SettingOn, XNACK: object.SettingOff}, nil
+}
+
 // Program is a loaded code object.
 type Program struct {
 	object  *object.CodeObject
@@ -50,6 +59,11 @@ type listing struct {
 // Load prepares a code object. Its kernels are compiled when they are asked for.
 // objdump is LLVM's llvm-objdump.
 func Load(ctx context.Context, objdump string, code []byte) (*Program, error) {
+	return Loader{ObjDump: objdump}.Load(ctx, code)
+}
+
+// Load prepares a code object.
+func (l Loader) Load(ctx context.Context, code []byte) (*Program, error) {
 	f, err := object.Read(code)
 	if err != nil {
 		return nil, err
@@ -71,15 +85,16 @@ func Load(ctx context.Context, objdump string, code []byte) (*Program, error) {
 	if err := p.load(); err != nil {
 		return nil, fmt.Errorf("emu: %w", err)
 	}
-	if p.listing, err = object.Disassemble(ctx, objdump, code, ""); err != nil || len(o.Functions) == 0 {
-		return p, err
+	kept, err := l.disassemble(ctx, code, len(o.Functions))
+	if err != nil {
+		return nil, err
 	}
-	lists, err := object.DisassembleFunctions(ctx, objdump, code, "")
-	for i, lines := range lists {
+	p.listing = kept.Kernels
+	for i, lines := range kept.Functions {
 		f := &o.Functions[i]
 		p.functions = append(p.functions, listing{f.Name, f.Address, lines})
 	}
-	return p, err
+	return p, nil
 }
 
 // Chip is the processor that the code is for.

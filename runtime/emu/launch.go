@@ -24,11 +24,25 @@ type Launch struct {
 	Memory *Space
 	// Workers is the number of goroutines that run groups; 0 is one per core.
 	Workers int
+	// Shuffle, if it is not 0, starts the groups in an order that follows from it.
+	Shuffle uint64
 
-	segment  []byte // Kernarg, with room for all preloaded words
-	entry    int    // index of the first instruction
+	// What looks at the launch; nil is not asked for.
+	Sanitize *Sanitize
+	Counters *Counters
+	Trace    *Trace
+
+	reports  *collector // nil without sanitizers
+	segment  []byte     // Kernarg, with room for all preloaded words
+	entry    int        // index of the first instruction
 	dispatch uint64
 }
+
+// LaunchError says why a launch does not fit its kernel. Nothing was executed.
+type LaunchError struct{ err error }
+
+func (e *LaunchError) Error() string { return e.err.Error() }
+func (e *LaunchError) Unwrap() error { return e.err }
 
 // Stats says what a launch did.
 type Stats struct {
@@ -51,10 +65,10 @@ var errStopped = errors.New("stopped")
 
 // Run launches the kernel and waits for its end. Groups run in any order, several
 // at a time; the error is that of the first group, by index, among those that
-// failed.
+// failed, joined with a *SanitizerError if sanitizers found something.
 func (k *Kernel) Run(ctx context.Context, l Launch) (Stats, error) {
 	if err := k.prepare(&l); err != nil {
-		return Stats{}, fmt.Errorf("kernel %s: %w", k.Meta.Name, err)
+		return Stats{}, &LaunchError{fmt.Errorf("kernel %s: %w", k.Meta.Name, err)}
 	}
 	args := regionOf(l.segment, "kernel arguments")
 	args.readOnly = true
@@ -66,6 +80,13 @@ func (k *Kernel) Run(ctx context.Context, l Launch) (Stats, error) {
 		return Stats{}, fmt.Errorf("kernel %s: %w", k.Meta.Name, err)
 	}
 	r := &execution{k: k, l: &l, regions: rs, kernarg: args.lo, total: int64(l.Grid[0]) * int64(l.Grid[1]) * int64(l.Grid[2])}
+	if r.observers, err = l.observers(k); err != nil {
+		return Stats{}, fmt.Errorf("kernel %s: %w", k.Meta.Name, err)
+	}
+	if len(r.observers) > 0 {
+		r.watched = k.watched()
+	}
+	r.order = shuffled(r.total, l.Shuffle)
 	workers := l.Workers
 	if workers == 0 {
 		workers = runtime.GOMAXPROCS(0)
@@ -75,9 +96,26 @@ func (k *Kernel) Run(ctx context.Context, l Launch) (Stats, error) {
 		wg.Go(func() { r.work(ctx) })
 	}
 	wg.Wait()
+	if l.reports != nil {
+		l.reports.finishing = true
+	}
+	for _, o := range r.observers {
+		o.finish(r.err != nil)
+	}
+	if l.reports != nil {
+		r.err = errors.Join(r.err, l.reports.err())
+	}
 	runtime.KeepAlive(rs) // which has the only pointers to the segment and the packet
 	return Stats{Instructions: uint64(r.instructions.Load())}, r.err
 }
+
+// segmentAlign is what the argument segment's size is rounded up to. LLVM widens
+// scalar loads of arguments to the next power of two of words, past the last
+// argument, where the runtime's allocations have room.
+const segmentAlign = 64
+
+// ldsBytes is the LDS that a work-group can have.
+var ldsBytes = map[string]int{"gfx942": 64 << 10, "gfx950": 160 << 10}
 
 // prepare checks the launch against the kernel.
 func (k *Kernel) prepare(l *Launch) error {
@@ -103,11 +141,15 @@ func (k *Kernel) prepare(l *Launch) error {
 	if len(l.Kernarg) != k.Meta.KernargBytes {
 		return fmt.Errorf("%d bytes of arguments, the kernel has %d", len(l.Kernarg), k.Meta.KernargBytes)
 	}
+	if n := k.Meta.LDSBytes + l.LDS; l.LDS < 0 || n > ldsBytes[k.chip] {
+		return fmt.Errorf("%d bytes of LDS, a work-group can have %d", n, ldsBytes[k.chip])
+	}
 	if l.Memory == nil {
 		l.Memory = &Space{}
 	}
 	d := k.Meta.Descriptor
-	l.segment = make([]byte, max(len(l.Kernarg), 4*(d.PreloadOffset()+d.PreloadLength()), 4))
+	n := max(len(l.Kernarg), 4*(d.PreloadOffset()+d.PreloadLength()), 1)
+	l.segment = make([]byte, (n+segmentAlign-1)/segmentAlign*segmentAlign)
 	copy(l.segment, l.Kernarg)
 	if l.Preloaded {
 		if d.PreloadLength() == 0 {
@@ -129,6 +171,10 @@ type execution struct {
 	regions regions
 	kernarg uint64
 	total   int64
+
+	observers []observer
+	watched   []step            // with calls of watchers; nil without observers
+	order     func(int64) int64 // the index of the group to start n-th
 
 	next, finished, instructions atomic.Int64
 	stop                         atomic.Bool
@@ -165,7 +211,9 @@ func (r *execution) work(ctx context.Context) {
 				g, spare = spare[n-1], spare[:n-1]
 			} else {
 				g = newGroup(r.k, r.l, r.regions, r.kernarg, r.k.steps)
+				g.observe(r.observers, r.watched)
 			}
+			i = r.order(i)
 			index[g] = i
 			x, y := int64(r.l.Grid[0]), int64(r.l.Grid[1])
 			g.start([3]int{int(i % x), int(i / x % y), int(i / (x * y))})

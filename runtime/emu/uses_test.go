@@ -42,7 +42,7 @@ func TestUsesOfAWrongRow(t *testing.T) {
 		line, want string
 		forget     func(u *uses)
 	}{
-		{"s_add_u32 s0, s1, s2", "s125 changes", func(u *uses) { u.writes = u.writes[:0]; u.writes = append(u.writes, span{0, false, 0, 1, 0}) }},
+		{"s_add_u32 s0, s1, s2", "s125 changes", func(u *uses) { u.writes = u.writes[:0]; u.writes = append(u.writes, span{0, false, 0, 1, 0, allBits}) }},
 		{"s_addc_u32 s0, s1, s2", "depends", func(u *uses) { u.reads = u.reads[1:] }},
 		{"v_add_u32_e32 v0, v1, v2", "depends", func(u *uses) { u.reads = u.reads[1:] }},
 		{"v_add_u32_e32 v0, v1, v2", "v0 changes", func(u *uses) { u.writes = nil }},
@@ -100,7 +100,7 @@ func checkUses(k *Kernel, rng *rand.Rand) error {
 	}
 	b.s, b.scc = a.s, a.scc
 	u := &k.uses[0]
-	scramble(b, func(vector bool, r int) bool { return within(u.reads, vector, r) })
+	scramble(b, func(vector bool, r int) bool { return within(u.reads, vector, r) || within(u.kept, vector, r) })
 	before := [2]registerFile{filed(a), filed(b)}
 	k.steps[0](a)
 	k.steps[0](b)

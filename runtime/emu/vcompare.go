@@ -42,10 +42,15 @@ func init() {
 func vcmp(types [2]elem, do maskLoop, writesExec bool) compile {
 	return func(c *compiler) step {
 		d := c.scalarDest(0, 2)
+		if writesExec {
+			c.writes(regEXEC)
+		}
 		a, b := c.vectorSource(1, 0, types[0]), c.vectorSource(2, 1, types[1])
 		switch c.in.Enc {
 		case EncSDWA:
 			a.part, b.part = c.sdwaSource(1, 0), c.sdwaSource(2, 1)
+			c.readsPart(1, a.part)
+			c.readsPart(2, b.part)
 			if types[0].words() != 1 {
 				c.fail("this encoding of %s is not supported", c.in.Op)
 			}

@@ -12,7 +12,11 @@ type destination struct {
 
 // destination compiles destination operand i of type e.
 func (c *compiler) destination(i int, e elem) destination {
-	return destination{reg: c.vectorDest(i, e.words()), words: e.words(), indexed: c.indexed}
+	d := destination{reg: c.vectorDest(i, e.words()), words: e.words(), indexed: c.indexed}
+	if n := len(c.uses.writes); c.indexed && n > 0 {
+		c.uses.writes[n-1].index = indexDst
+	}
+	return d
 }
 
 // simple tells that the result goes into the register as it is.

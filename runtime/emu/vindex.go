@@ -30,6 +30,8 @@ func (w *wave) index(r, n int) (int, bool) {
 func init() {
 	define(map[string]compile{
 		"s_set_gpr_idx_on": func(c *compiler) step {
+			c.reads(regM0)
+			c.writes(regM0)
 			a, bits := c.scalarSource(0, 32), c.indexedOperands(1)
 			return func(w *wave) {
 				w.setIndex(a.get(w))
@@ -39,10 +41,14 @@ func init() {
 		},
 		"s_set_gpr_idx_off": func(*compiler) step { return func(w *wave) { w.gprIndexed = false } },
 		"s_set_gpr_idx_idx": func(c *compiler) step {
+			c.reads(regM0)
+			c.writes(regM0)
 			a := c.scalarSource(0, 32)
 			return func(w *wave) { w.setIndex(a.get(w)) }
 		},
 		"s_set_gpr_idx_mode": func(c *compiler) step {
+			c.reads(regM0)
+			c.writes(regM0)
 			bits := c.indexedOperands(0)
 			return func(w *wave) { w.setIndexed(bits) }
 		},

@@ -35,12 +35,15 @@ func (c *compiler) notIndexed(s step) step {
 	}
 }
 
-// register compiles operand i, a vector register.
-func (c *compiler) register(i int) int { return c.vectorDest(i, 1) }
+// exchanged compiles operand i, a vector register that is read and written.
+func (c *compiler) exchanged(i int) int {
+	c.vectorData(i, 1)
+	return c.vectorDest(i, 1)
+}
 
 // readfirstlane reads the first active lane, or lane 0 if none is.
 func readfirstlane(c *compiler) step {
-	d, a := c.scalarDest(0, 1), c.register(1)
+	d, a := c.scalarDest(0, 1), c.vectorData(1, 1)
 	return c.notIndexed(func(w *wave) {
 		w.s[d] = w.v[a][bits.TrailingZeros64(w.exec())&63]
 	})
@@ -48,17 +51,17 @@ func readfirstlane(c *compiler) step {
 
 // readlane and writelane ignore EXEC; the lane is taken modulo 64.
 func readlane(c *compiler) step {
-	d, a, lane := c.scalarDest(0, 1), c.register(1), c.scalarSource(2, 32)
+	d, a, lane := c.scalarDest(0, 1), c.vectorData(1, 1), c.scalarSource(2, 32)
 	return c.notIndexed(func(w *wave) { w.s[d] = w.v[a][lane.get(w)&63] })
 }
 
 func writelane(c *compiler) step {
-	d, x, lane := c.register(0), c.scalarSource(1, 32), c.scalarSource(2, 32)
+	d, x, lane := c.vectorDest(0, 1), c.scalarSource(1, 32), c.scalarSource(2, 32)
 	return c.notIndexed(func(w *wave) { w.v[d][lane.get(w)&63] = x.get(w) })
 }
 
 func swap(c *compiler) step {
-	a, b := c.register(0), c.register(1)
+	a, b := c.exchanged(0), c.exchanged(1)
 	return c.notIndexed(func(w *wave) {
 		x, y := &w.v[a], &w.v[b]
 		for m := w.exec(); m != 0; m &= m - 1 {
@@ -95,7 +98,7 @@ func permlaneSwap(n int) compile {
 	}
 	return func(c *compiler) step {
 		c.encodings(EncE32, EncE64)
-		a, b := c.register(0), c.register(1)
+		a, b := c.exchanged(0), c.exchanged(1)
 		if a == b {
 			c.fail("both operands are %s", c.in.Args[0].Text)
 		}

@@ -56,14 +56,15 @@ func (a *access) begin(w *wave, mask uint64) uint64 {
 	return mask
 }
 
-// observe shows each lane's access to the watcher. Scratch memory is the lane's own:
-// there is nothing to see.
+// observe shows each lane's access to the watcher.
 func (a *access) observe(w *wave, mask uint64) {
 	for m := mask; m != 0 && w.status != faulted; m &= m - 1 {
 		i := lowest(m)
 		switch p, lo := a.window(w.addr[i]); p {
 		case placeLDS:
 			w.group.watch.lds(w, a.in, i, uint32(w.addr[i]-lo), uint32(a.size), a.kind)
+		case placeScratch:
+			w.group.watch.scratch(w, a.in, i, uint32(w.addr[i]-lo), uint32(a.size), a.kind)
 		case placeGlobal:
 			w.group.watch.access(w, a.in, i, w.addr[i], a.size, a.kind)
 		}

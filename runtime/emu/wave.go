@@ -36,8 +36,25 @@ type wave struct {
 	near    *region // where the last global access was
 	scratch []byte  // private memory: group.private bytes for each lane in turn
 
+	// For accesses that the memory sanitizer reports.
+	nowhere region
+	lost    [64]byte
+
 	fault error
 	fresh bool // set up, no instruction executed yet
+}
+
+// poison fills the registers with it.
+func (w *wave) poison() {
+	for i := range w.v {
+		broadcast(&w.v[i], poison)
+	}
+	for i := range w.s {
+		w.s[i] = poison
+	}
+	for i := range len(w.scratch) / 4 {
+		le.PutUint32(w.scratch[4*i:], poison)
+	}
 }
 
 type status uint8

@@ -8,6 +8,7 @@ import (
 	"github.com/kiln-project/kiln/codegen/target"
 	"github.com/kiln-project/kiln/models/dsv4"
 	"github.com/kiln-project/kiln/passes"
+	"github.com/kiln-project/kiln/runtime/device"
 	"github.com/kiln-project/kiln/runtime/engine"
 	"github.com/kiln-project/kiln/runtime/host"
 	"github.com/kiln-project/kiln/runtime/weights"
@@ -60,11 +61,11 @@ func tinyOnHost(b *testing.B) (*engine.Engine, engine.Layout) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	lib, err := host.OpenLibrary(out.Object)
+	cpu, err := host.Open()
 	if err != nil {
 		b.Fatal(err)
 	}
-	x, err := host.NewExecutor(lib, u.Module, w)
+	x, err := device.NewExecutor(cpu, out.Object, u.Module, w)
 	if err != nil {
 		b.Fatal(err)
 	}

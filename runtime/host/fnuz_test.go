@@ -3,7 +3,7 @@ package host_test
 import (
 	"testing"
 
-	"github.com/kiln-project/kiln/runtime/host"
+	"github.com/kiln-project/kiln/runtime/device"
 )
 
 // TestFNUZ runs the model as a chip with e4m3fnuz does: weights recoded in the
@@ -12,7 +12,7 @@ import (
 func TestFNUZ(t *testing.T) {
 	const n, pages = 137, 2
 	ids := prompt(n)
-	run := func(fnuz bool) ([]float32, *host.State, *tiny) {
+	run := func(fnuz bool) ([]float32, *device.State, *tiny) {
 		m := openTinyAs(t, fnuz, false)
 		e, st := m.engine(t, 1, pages)
 		s, err := e.NewSeq(0, pages)

@@ -17,6 +17,7 @@ import (
 	"github.com/kiln-project/kiln/models/dsv4"
 	"github.com/kiln-project/kiln/models/dsv4/golden"
 	"github.com/kiln-project/kiln/passes"
+	"github.com/kiln-project/kiln/runtime/device"
 	"github.com/kiln-project/kiln/runtime/engine"
 	"github.com/kiln-project/kiln/runtime/host"
 )
@@ -62,15 +63,18 @@ type lazy struct {
 	config   passes.Config
 	disable  map[string]bool
 	lowered  func(*plan.Module) // hears of every unit; may be nil
-	programs map[string]*host.Program
+	dev      device.Device
+	relay    func(*plan.Plan) (*plan.Plan, error) // another layout of the arena; may be nil
+	programs map[string]*device.Program
 }
 
 func newLazy(t testing.TB, c *codegen.Compiler, entries []*ir.Graph, pack *ir.Graph, w eval.WeightSource) (*lazy, error) {
-	name, err := host.Target()
+	cpu, err := host.Open()
 	if err != nil {
 		return nil, err
 	}
-	tg, err := target.Lookup(name)
+	t.Cleanup(func() { cpu.Close() })
+	tg, err := target.Lookup(cpu.Chip())
 	if err != nil {
 		return nil, err
 	}
@@ -78,7 +82,7 @@ func newLazy(t testing.TB, c *codegen.Compiler, entries []*ir.Graph, pack *ir.Gr
 	if err != nil {
 		return nil, err
 	}
-	x := &lazy{t: t, entries: map[string]*ir.Graph{}, weights: bound, compiler: c, target: tg, programs: map[string]*host.Program{}}
+	x := &lazy{t: t, entries: map[string]*ir.Graph{}, weights: bound, compiler: c, target: tg, dev: cpu, programs: map[string]*device.Program{}}
 	for _, g := range entries {
 		x.entries[g.Name] = g
 	}
@@ -91,7 +95,7 @@ func (x *lazy) MaxPrefill() int       { return 128 }
 
 func (x *lazy) Fit(_ string, s engine.Shape) (engine.Shape, error) { return s, nil }
 
-func (x *lazy) program(entry string, bind map[string]int) (*host.Program, error) {
+func (x *lazy) program(entry string, bind map[string]int) (*device.Program, error) {
 	key := fmt.Sprint(entry, slices.Sorted(maps.Keys(bind)))
 	for _, s := range slices.Sorted(maps.Keys(bind)) {
 		key += fmt.Sprint(" ", bind[s])
@@ -116,20 +120,24 @@ func (x *lazy) program(entry string, bind map[string]int) (*host.Program, error)
 	if err != nil {
 		return nil, err
 	}
-	lib, err := host.OpenLibrary(out.Object)
+	d, err := device.NewModel(x.dev, out.Object, u.Module)
 	if err != nil {
 		return nil, err
 	}
-	d := host.NewDevice(lib, u.Module)
 	x.t.Cleanup(func() { d.Close() })
 	if err := d.BindWeights(x.weights); err != nil {
 		return nil, err
 	}
-	p, err := d.Load(u.Module.Plans[0])
+	pl := u.Module.Plans[0]
+	if x.relay != nil {
+		if pl, err = x.relay(pl); err != nil {
+			return nil, err
+		}
+	}
+	p, err := d.Load(pl)
 	if err != nil {
 		return nil, err
 	}
-	x.t.Cleanup(p.Close)
 	x.programs[key] = p
 	return p, nil
 }
@@ -139,10 +147,7 @@ func (x *lazy) Run(entry string, bind map[string]int, in engine.Tensors, st engi
 	if err != nil {
 		return nil, err
 	}
-	pools, _ := st.(*host.State)
-	if pools == nil {
-		pools = &host.State{}
-	}
+	pools, _ := st.(*device.State)
 	out, err := p.Run(in, pools)
 	return out, err
 }
@@ -156,9 +161,9 @@ func (x *lazy) NewState(entry string, bind map[string]int) (engine.State, error)
 	for s, n := range bind {
 		env[s] = ir.Int(n)
 	}
-	st, err := host.NewStateOf(g.States, env)
+	st, err := device.NewState(x.dev, g.States, env)
 	if err == nil {
-		x.t.Cleanup(st.Close)
+		x.t.Cleanup(func() { st.Close() })
 	}
 	return st, err
 }

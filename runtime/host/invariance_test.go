@@ -8,8 +8,8 @@ import (
 	"github.com/kiln-project/kiln/ir"
 	"github.com/kiln-project/kiln/models/dsv4"
 	"github.com/kiln-project/kiln/passes"
+	"github.com/kiln-project/kiln/runtime/device"
 	"github.com/kiln-project/kiln/runtime/engine"
-	"github.com/kiln-project/kiln/runtime/host"
 	"github.com/kiln-project/kiln/runtime/weights"
 )
 
@@ -70,18 +70,18 @@ func openTinyAs(t *testing.T, fnuz, taps bool) *tiny {
 // recorder keeps the state that the engine makes, to look into it.
 type recorder struct {
 	*lazy
-	state *host.State
+	state *device.State
 }
 
 func (r *recorder) NewState(entry string, bind map[string]int) (engine.State, error) {
 	st, err := r.lazy.NewState(entry, bind)
-	if s, ok := st.(*host.State); ok {
+	if s, ok := st.(*device.State); ok {
 		r.state = s
 	}
 	return st, err
 }
 
-func (m *tiny) engine(t *testing.T, rings, pages int) (*engine.Engine, *host.State) {
+func (m *tiny) engine(t *testing.T, rings, pages int) (*engine.Engine, *device.State) {
 	t.Helper()
 	r := &recorder{lazy: m.exec}
 	e, err := engine.New(r, m.layout, rings, pages)
@@ -89,6 +89,15 @@ func (m *tiny) engine(t *testing.T, rings, pages int) (*engine.Engine, *host.Sta
 		t.Fatal(err)
 	}
 	return e, r.state
+}
+
+func poolBytes(t *testing.T, st *device.State, name string) []byte {
+	t.Helper()
+	b, err := st.Bytes(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
 }
 
 func prompt(n int) []int32 {
@@ -119,7 +128,7 @@ func TestChunksAndBatches(t *testing.T) {
 	m := openTiny(t)
 	const n, pages = 137, 2 // beyond the window and one group of 128
 	ids := prompt(n)
-	feedAll := func(chunk int) ([]float32, *host.State) {
+	feedAll := func(chunk int) ([]float32, *device.State) {
 		e, st := m.engine(t, 1, pages)
 		s, err := e.NewSeq(0, pages)
 		if err != nil {
@@ -136,7 +145,7 @@ func TestChunksAndBatches(t *testing.T) {
 		got, st := feedAll(chunk)
 		sameBits(t, "logits after chunks", want, got)
 		for _, v := range m.states {
-			if !bytes.Equal(wantState.Bytes(v.Name), st.Bytes(v.Name)) {
+			if !bytes.Equal(poolBytes(t, wantState, v.Name), poolBytes(t, st, v.Name)) {
 				t.Errorf("chunk %d: pool %s differs", chunk, v.Name)
 			}
 		}
@@ -175,8 +184,12 @@ func TestPaddingWritesNothing(t *testing.T) {
 	e, st := m.engine(t, 3, 6)
 	const canary = 0xA5
 	for _, v := range m.states {
-		for i := range st.Bytes(v.Name) {
-			st.Bytes(v.Name)[i] = canary
+		b := poolBytes(t, st, v.Name)
+		for i := range b {
+			b[i] = canary
+		}
+		if err := st.SetBytes(v.Name, b); err != nil {
+			t.Fatal(err)
 		}
 	}
 	s, err := e.NewSeq(1, 2)
@@ -188,7 +201,7 @@ func TestPaddingWritesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, v := range m.states {
-		b := st.Bytes(v.Name)
+		b := poolBytes(t, st, v.Name)
 		pool, err := st.Pool(v.Name)
 		if err != nil {
 			t.Fatal(err)
@@ -256,7 +269,7 @@ func TestTaps(t *testing.T) {
 	const n, pages = 137, 2
 	ids := prompt(n + 2)
 	var logits [2][]float32
-	var pools [2]*host.State
+	var pools [2]*device.State
 	var names []string
 	for i, taps := range []bool{false, true} {
 		m := openTinyAs(t, false, taps)
@@ -283,7 +296,7 @@ func TestTaps(t *testing.T) {
 	}
 	sameBits(t, "logits", logits[0], logits[1])
 	for _, name := range names {
-		if !bytes.Equal(pools[0].Bytes(name), pools[1].Bytes(name)) {
+		if !bytes.Equal(poolBytes(t, pools[0], name), poolBytes(t, pools[1], name)) {
 			t.Errorf("pool %s differs", name)
 		}
 	}

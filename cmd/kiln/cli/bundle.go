@@ -7,6 +7,7 @@ import (
 
 	"github.com/kiln-project/kiln/codegen/bundle"
 	"github.com/kiln-project/kiln/models/dsv4"
+	rt "github.com/kiln-project/kiln/runtime/device"
 	"github.com/kiln-project/kiln/runtime/engine"
 	"github.com/kiln-project/kiln/runtime/host"
 )
@@ -78,7 +79,7 @@ func openBundle(f *flags, path string, c *dsv4.Config, o *dsv4.Options) (*compil
 }
 
 // executor binds the weights of one request of that many positions.
-func (m *compiledModel) executor(src engine.CheckpointSource, positions int, progress *progress) (*host.Executor, error) {
+func (m *compiledModel) executor(src engine.CheckpointSource, positions int, progress *progress) (*rt.Executor, error) {
 	if positions > m.maxSeq {
 		return nil, refuse(fmt.Errorf("%s was compiled for %d positions (--max-seq), the request needs %d", m.path, m.maxSeq, positions), "")
 	}

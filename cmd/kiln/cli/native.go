@@ -9,6 +9,7 @@ import (
 	"github.com/kiln-project/kiln/codegen/llvm"
 	"github.com/kiln-project/kiln/codegen/target"
 	"github.com/kiln-project/kiln/passes"
+	rt "github.com/kiln-project/kiln/runtime/device"
 	"github.com/kiln-project/kiln/runtime/engine"
 	"github.com/kiln-project/kiln/runtime/host"
 )
@@ -103,7 +104,7 @@ func prefillSizes(n int) []int {
 }
 
 // openHost compiles the buckets for this CPU and binds the weights.
-func openHost(e *env, f *flags, dev device, m *passes.Module, disabled []string, buckets []passes.Bucket, src engine.CheckpointSource, progress *progress) (*host.Executor, error) {
+func openHost(e *env, f *flags, dev device, m *passes.Module, disabled []string, buckets []passes.Bucket, src engine.CheckpointSource, progress *progress) (*rt.Executor, error) {
 	t, err := hostTarget()
 	if err != nil {
 		return nil, err
@@ -129,7 +130,7 @@ func openHost(e *env, f *flags, dev device, m *passes.Module, disabled []string,
 }
 
 // bindHost loads code and binds the weights to it, packed as it says.
-func bindHost(code *bundle.Code, src engine.CheckpointSource, progress *progress) (*host.Executor, error) {
+func bindHost(code *bundle.Code, src engine.CheckpointSource, progress *progress) (*rt.Executor, error) {
 	progress.say("binding weights")
 	pack, err := code.PackGraph()
 	if err != nil {
@@ -139,9 +140,9 @@ func bindHost(code *bundle.Code, src engine.CheckpointSource, progress *progress
 	if err != nil {
 		return nil, err
 	}
-	lib, err := host.OpenLibrary(code.Object)
+	dev, err := host.Open()
 	if err != nil {
-		return nil, fmt.Errorf("host: %w", err)
+		return nil, refuse(err, "--device ref")
 	}
-	return host.NewExecutor(lib, code.Module, weights)
+	return rt.NewExecutor(dev, code.Object, code.Module, weights)
 }

@@ -2,7 +2,6 @@ package view
 
 import (
 	"math"
-	"slices"
 	"strings"
 
 	"github.com/kiln-project/kiln/codegen/plan"
@@ -34,6 +33,17 @@ type launchData struct {
 	Floor  float64 `json:"floor"` // microseconds; -1: not known
 	Bound  string  `json:"bound"` // what takes that long: bytes or flops
 	Args   []int   `json:"args"`
+}
+
+// kindOf says who needs a value besides the launches.
+func kindOf(v plan.Value, p *plan.Plan) string {
+	switch {
+	case v.First < 0:
+		return "input"
+	case v.Last == len(p.Launches):
+		return "output"
+	}
+	return "scratch"
 }
 
 // bufferData is a piece of the arena from its first to its last use: launches,
@@ -93,9 +103,8 @@ func (t *table) plan(p *Plan) *planData {
 		}
 		d.Launches = append(d.Launches, x)
 	}
-	for _, b := range lifetimes(p.Plan) {
-		b.Name = t.add(b.name)
-		d.Buffers = append(d.Buffers, b.bufferData)
+	for _, v := range p.Plan.Values {
+		d.Buffers = append(d.Buffers, bufferData{v.Offset, v.Bytes, v.First, v.Last, kindOf(v, p.Plan), t.add(v.Name)})
 	}
 	for _, c := range p.Module.Decomposed {
 		d.Decomposed = append(d.Decomposed, decomposedText(c))
@@ -155,70 +164,4 @@ func decomposedText(c plan.Decomposed) string {
 		b.WriteString(sep + r.Form + ": " + r.Reason)
 	}
 	return b.String()
-}
-
-// lifetime is a buffer whose name has no number yet.
-type lifetime struct {
-	bufferData
-	name string
-	read bool // since its last write
-}
-
-// lifetimes reads off the launches which piece of the arena matters when. A piece
-// that is written after it was read, or after another that overlaps it, holds
-// something new.
-func lifetimes(p *plan.Plan) []lifetime {
-	var all []lifetime
-	live := map[plan.Slice]int{} // the last one in each piece
-	var order []plan.Slice       // of live, so that nothing depends on a map's order
-	begin := func(s plan.Slice, first int, kind, name string) {
-		if _, ok := live[s]; !ok {
-			order = append(order, s)
-		}
-		kept := order[:0]
-		for _, o := range order {
-			if o != s && o.Offset < s.Offset+s.Bytes && s.Offset < o.Offset+o.Bytes {
-				delete(live, o)
-				continue
-			}
-			kept = append(kept, o)
-		}
-		order = kept
-		live[s] = len(all)
-		all = append(all, lifetime{bufferData{s.Offset, s.Bytes, first, first, kind, 0}, name, false})
-	}
-	tensors := func(list []plan.Tensor, use func(s plan.Slice, name string)) {
-		for _, x := range list {
-			for _, s := range []*plan.Slice{&x.Data, x.Scales} {
-				if s != nil && s.Space == plan.Arena {
-					use(*s, x.Name)
-				}
-			}
-		}
-	}
-	tensors(p.Inputs, func(s plan.Slice, name string) { begin(s, -1, "input", name) })
-	for i, l := range p.Launches {
-		for _, a := range l.Args {
-			if b, ok := live[a.Buf]; ok && a.Mode != "" && a.Mode != plan.Write {
-				all[b].Last, all[b].read = i, true
-			}
-		}
-		for _, a := range l.Args {
-			if a.Mode == "" || a.Mode == plan.Read || a.Buf.Space != plan.Arena {
-				continue
-			}
-			if b, ok := live[a.Buf]; ok && (!all[b].read || a.Mode == plan.Update) {
-				all[b].Last = i
-				continue
-			}
-			begin(a.Buf, i, "scratch", l.Op+" "+l.Loc)
-		}
-	}
-	tensors(p.Outputs, func(s plan.Slice, name string) {
-		if b, ok := live[s]; ok {
-			all[b].Last, all[b].Kind, all[b].name = len(p.Launches), "output", name
-		}
-	})
-	slices.SortStableFunc(all, func(a, b lifetime) int { return a.First - b.First })
-	return all
 }

@@ -29,39 +29,6 @@ func launches(t *testing.T, text string) []plan.Launch {
 	return out
 }
 
-func TestLifetimes(t *testing.T) {
-	at := func(offset, bytes int64) plan.Slice {
-		return plan.Slice{Space: plan.Arena, Offset: offset, Bytes: bytes}
-	}
-	p := &plan.Plan{
-		Arena:   256,
-		Inputs:  []plan.Tensor{{Name: "x", Data: at(0, 64)}},
-		Outputs: []plan.Tensor{{Name: "y", Data: at(64, 64)}},
-		Launches: launches(t, "r a+0:64, w a+64:64, i 3\n"+ // op0 makes the first of 64
-			"r a+64:64, w a+128:128\n"+ // op1 writes half of a buffer
-			"r w0+0:64, w a+128:128\n"+ // op2 writes the other half: the same buffer
-			"r a+128:128, w a+0:64\n"+ // op3 reuses the input's bytes
-			"r a+0:64, w a+128:64\n"+ // op4: a smaller buffer in the place of one that is done
-			"r a+128:64, w a+64:64\n"+ // op5 makes the output where the first was
-			"rw a+0:64, rw s0+0:64"), // op6 updates
-	}
-	var got []string
-	for _, b := range lifetimes(p) {
-		got = append(got, fmt.Sprintf("%s %d+%d: %d to %d, %s", b.Kind, b.Offset, b.Bytes, b.First, b.Last, b.name))
-	}
-	want := []string{
-		"input 0+64: -1 to 0, x",
-		"scratch 64+64: 0 to 1, op0 layers.0.a",
-		"scratch 128+128: 1 to 3, op1 layers.0.a",
-		"scratch 0+64: 3 to 6, op3 layers.0.a",
-		"scratch 128+64: 4 to 5, op4 layers.0.a",
-		"output 64+64: 5 to 7, y",
-	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("-want +got:\n%s", diff)
-	}
-}
-
 func TestPlan(t *testing.T) {
 	m := &plan.Module{
 		Target:  "gfx950",
@@ -78,7 +45,9 @@ func TestPlan(t *testing.T) {
 	}
 	ls[0].Bytes, ls[0].Flops, ls[0].Rate = 8e6, 1, string(target.RateBF16)
 	ls[1].Bytes, ls[1].Flops, ls[1].Rate, ls[1].Loc = 1, 25166e5, string(target.RateBF16), "head"
-	p := &Plan{Module: m, Plan: &plan.Plan{Arena: 128, States: []int{0}, Launches: ls}, Chip: target.ChipOf("gfx950")}
+	p := &Plan{Module: m, Plan: &plan.Plan{Arena: 128, States: []int{0}, Launches: ls, Values: []plan.Value{
+		{Name: "x", Offset: 64, Bytes: 32, First: -1}, {Name: "op0 layers.0.a", Bytes: 64, Last: 1}, {Name: "y", Offset: 64, Bytes: 64, First: 1, Last: 2},
+	}}, Chip: target.ChipOf("gfx950")}
 	table := &table{index: map[string]int{}}
 	d := table.plan(p)
 	var args []string
@@ -100,6 +69,14 @@ func TestPlan(t *testing.T) {
 	}
 	if want := []string{"moe, first at layers.1.ffn: a: too wide; b: disabled"}; !cmp.Equal(d.Decomposed, want) {
 		t.Errorf("decomposed %q, want %q", d.Decomposed, want)
+	}
+	var buffers []string
+	for _, b := range d.Buffers {
+		buffers = append(buffers, fmt.Sprintf("%s %d+%d: %d to %d, %s", b.Kind, b.Offset, b.Bytes, b.First, b.Last, table.strings[b.Name]))
+	}
+	want = []string{"input 64+32: -1 to 0, x", "scratch 0+64: 0 to 1, op0 layers.0.a", "output 64+64: 1 to 2, y"}
+	if diff := cmp.Diff(want, buffers); diff != "" {
+		t.Errorf("buffers, -want +got:\n%s", diff)
 	}
 	p.Chip = nil
 	if l := table.plan(p).Launches[0]; l.Floor != -1 || l.Bound != "-" {

@@ -16,6 +16,7 @@ import (
 	"github.com/kiln-project/kiln/codegen/target"
 	"github.com/kiln-project/kiln/ir"
 	"github.com/kiln-project/kiln/ir/eval"
+	"github.com/kiln-project/kiln/runtime/device"
 	"github.com/kiln-project/kiln/runtime/host"
 )
 
@@ -138,11 +139,7 @@ func TestKernelOnHost(t *testing.T) {
 			if d := u.Module.Decomposed; without != nil && (len(d) != 1 || d[0].Op != "my.add_row" || d[0].Rejected[0].Reason != "disabled") {
 				t.Errorf("without %v: decomposed %v", without, d)
 			}
-			lib, err := host.OpenLibrary(code)
-			if err != nil {
-				t.Fatal(err)
-			}
-			got := onHost(t, host.NewDevice(lib, u.Module), p, in)
+			got := onHost(t, code, u.Module, p, in)
 			for i, w := range want["z"].F {
 				if v := got["z"].F[i]; math.Float32bits(v) != math.Float32bits(w) && (v == v || w == w) {
 					t.Errorf("width %d, without %v: element %d is %v, want %v", width, without, i, v, w)
@@ -152,8 +149,17 @@ func TestKernelOnHost(t *testing.T) {
 	}
 }
 
-func onHost(t *testing.T, d *host.Device, p *plan.Plan, in map[string]*eval.Tensor) map[string]*eval.Tensor {
+func onHost(t *testing.T, code []byte, m *plan.Module, p *plan.Plan, in map[string]*eval.Tensor) map[string]*eval.Tensor {
 	t.Helper()
+	cpu, err := host.Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer cpu.Close()
+	d, err := device.NewModel(cpu, code, m)
+	if err != nil {
+		t.Fatal(err)
+	}
 	defer d.Close()
 	prog, err := d.Load(p)
 	if err != nil {

@@ -1,6 +1,7 @@
-package host
+package device
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -12,46 +13,56 @@ import (
 
 // Executor runs the plans of one model on a device: engine.Executor.
 type Executor struct {
-	d        *Device
+	dev      Device
+	m        *Model
 	plans    []*plan.Plan
 	programs map[*plan.Plan]*Program
 }
 
-// NewExecutor binds the weights of a module and prepares the launches of its
-// plans. It takes over the library.
-func NewExecutor(lib *Library, mod *plan.Module, weights eval.WeightSource) (*Executor, error) {
-	x := &Executor{d: NewDevice(lib, mod), plans: mod.Plans, programs: map[*plan.Plan]*Program{}}
-	if err := x.load(weights); err != nil {
-		x.Close()
-		return nil, err
+// NewExecutor loads the code of a module, binds its weights and prepares its
+// plans. It takes over the device, also when it fails.
+func NewExecutor(dev Device, code []byte, mod *plan.Module, weights eval.WeightSource) (*Executor, error) {
+	x := &Executor{dev: dev, plans: mod.Plans, programs: map[*plan.Plan]*Program{}}
+	if err := x.load(code, mod, weights); err != nil {
+		return nil, errors.Join(err, x.Close())
 	}
 	return x, nil
 }
 
-func (x *Executor) load(weights eval.WeightSource) error {
-	if err := x.d.BindWeights(weights); err != nil {
+func (x *Executor) load(code []byte, mod *plan.Module, weights eval.WeightSource) error {
+	var err error
+	if x.m, err = NewModel(x.dev, code, mod); err != nil {
+		return err
+	}
+	if err := x.m.BindWeights(weights); err != nil {
+		return err
+	}
+	var arena int64
+	for _, p := range x.plans {
+		arena = max(arena, p.Arena)
+	}
+	if err := x.m.reserve(arena); err != nil {
 		return err
 	}
 	for _, p := range x.plans {
-		g, err := x.d.Load(p)
-		if err != nil {
+		if x.programs[p], err = x.m.Load(p); err != nil {
 			return err
 		}
-		x.programs[p] = g
 	}
 	return nil
 }
 
-// Close frees everything but the states.
+// Close frees everything, the device last; close states before.
 func (x *Executor) Close() error {
-	for _, g := range x.programs {
-		g.Close()
+	var err error
+	if x.m != nil {
+		err = x.m.Close()
 	}
-	return x.d.Close()
+	return errors.Join(err, x.dev.Close())
 }
 
 // Device implements engine.Executor.
-func (x *Executor) Device() string { return "host" }
+func (x *Executor) Device() string { return x.dev.Name() }
 
 // Has implements engine.Executor.
 func (x *Executor) Has(entry string) bool {
@@ -133,8 +144,8 @@ func (x *Executor) Run(entry string, bind map[string]int, inputs engine.Tensors,
 		return nil, err
 	}
 	st, ok := state.(*State)
-	if !ok {
-		return nil, fmt.Errorf("host: the state was made by another device (%T)", state)
+	if state != nil && (!ok || st.dev != x.dev) {
+		return nil, fmt.Errorf("%s: the state was made by another device (%T)", x.Device(), state)
 	}
 	out, err := x.programs[p].Run(inputs, st)
 	return out, err
@@ -152,7 +163,7 @@ func (x *Executor) NewState(entry string, bind map[string]int) (engine.State, er
 				return nil, fmt.Errorf("entry %s was compiled for %s=%d, not %d", entry, s, got, bind[s])
 			}
 		}
-		return x.d.NewState(p)
+		return x.m.NewState(p)
 	}
 	return nil, fmt.Errorf("no entry %q is compiled", entry)
 }

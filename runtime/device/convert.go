@@ -1,4 +1,4 @@
-package host
+package device
 
 import (
 	"encoding/binary"
