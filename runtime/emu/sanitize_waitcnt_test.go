@@ -76,6 +76,10 @@ func TestWaitcntSanitizer(t *testing.T) {
 			ds_write_b32 v1, v0
 			s_waitcnt lgkmcnt(0)
 			s_barrier`, ""},
+		{"a permute may pass a barrier", CheckWaitcnt, 2, 1, `
+			ds_bpermute_b32 v2, v1, v1
+			s_barrier
+			s_waitcnt lgkmcnt(0)`, ""},
 		{"a global load may pass a barrier", CheckWaitcnt, 2, 1, `
 			global_load_dword v2, v1, s[4:5]
 			s_barrier
