@@ -47,6 +47,7 @@ func (c sanitizerCase) run(t *testing.T, workers int, shuffle uint64) ([]Report,
 	}
 	k := snippet(t, "gfx950", lines...)
 	d := k.Meta.Descriptor
+	d.ScratchBytes = 16
 	d.Properties, d.Rsrc2 = uint16(object.KernargSegmentPtr), 2<<1|1<<7
 	k.Meta.KernargBytes, k.Meta.Name = 16, "k"
 	arena := make([]byte, caseArena)
