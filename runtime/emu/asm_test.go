@@ -24,11 +24,11 @@ func trySnippet(chip string, lines ...string) (*Kernel, error) {
 	k := &Kernel{chip: chip, at: map[uint64]int{}, Meta: &object.Kernel{
 		Name: "snippet", MaxWorkgroup: 1024, Wavefront: Lanes, Descriptor: &object.Descriptor{Rsrc1: 63, Rsrc3: 63},
 	}}
-	var listing []object.Line
+	var list []object.Line
 	for i, l := range append(lines, "s_endpgm") {
-		listing = append(listing, object.Line{Offset: uint64(4 * i), Text: l, Words: []uint32{0}})
+		list = append(list, object.Line{Offset: uint64(4 * i), Text: l, Words: []uint32{0}})
 	}
-	return k, k.compile(listing)
+	return k, k.compile(listing{lines: list})
 }
 
 // runWave runs a snippet as one wave of 64 lanes, set up by init, and returns the

@@ -27,14 +27,6 @@ func bitop3(e elem) compile {
 				d[i] = p ^ a&(p^r)
 			}
 		}
-		if e == b32 {
-			return valuRow{types: []elem{e, e, e, e}, narrow: loop}.compile(c)
-		}
-		return valuRow{types: []elem{e, e, e, e}, narrow: func(d, a, b, c *Vec) {
-			loop(d, a, b, c)
-			for i := range d {
-				d[i] &= 0xffff
-			}
-		}}.compile(c)
+		return valuRow{types: []elem{e, e, e, e}, narrow: loop}.compile(c)
 	}
 }

@@ -48,6 +48,10 @@ func init() {
 		"s_setprio":   wait(1),
 		"s_sleep":     wait(1),
 		"s_dcache_wb": wait(0), "s_dcache_inv": wait(0), "s_icache_inv": wait(0),
+		endOfCode: func(c *compiler) step {
+			in := c.in
+			return func(w *wave) { w.fail(in, "execution ran past the last instruction") }
+		},
 		"s_code_end": func(c *compiler) step {
 			in := c.in
 			return func(w *wave) { w.fail(in, "execution ran into the padding") }
@@ -85,11 +89,11 @@ func branch(on int, taken func(w *wave) bool) compile {
 	}
 }
 
-// jump goes to an address of the kernel's own code.
+// jump goes to an address of the kernel's code, or of a function's.
 func (w *wave) jump(in *Inst, address uint64) {
 	at, ok := w.group.k.at[address-w.group.k.address]
 	if !ok {
-		w.fail(in, "no instruction of the kernel at 0x%x to jump to", address)
+		w.fail(in, "no instruction of the code object at 0x%x to jump to", address)
 		return
 	}
 	w.pc = at

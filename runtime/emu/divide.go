@@ -3,6 +3,7 @@ package emu
 import (
 	"math"
 	"math/big"
+	"math/bits"
 )
 
 // Division in steps: v_div_scale brings numerator and denominator into a range where
@@ -83,6 +84,47 @@ func divFixup32(q, d, n uint32) uint32 {
 		return sign | inf32
 	}
 	return sign | q&^sign32
+}
+
+// divFixupLoop is the loop of divFixup32: the quotient with the right sign, unless
+// something is special.
+func divFixupLoop(r, q, d, n *Vec) {
+	for i := range r {
+		q, d, n := q[i], d[i], n[i]
+		en, ed := n>>23&0xff, d>>23&0xff
+		if en-1 < 0xfe && ed-1 < 0xfe && en+150 >= ed && q&^sign32 <= inf32 {
+			r[i] = (n^d)&sign32 | q&^sign32
+		} else {
+			r[i] = divFixup32(q, d, n)
+		}
+	}
+}
+
+// divScaleLoop is the loop of divScale32. Away from the ends of the range nothing is
+// scaled.
+func divScaleLoop(r, s, d, n *Vec) (flags uint64) {
+	for i := range r {
+		s, d, n := s[i], d[i], n[i]
+		en, ed := n>>23&0xff, d>>23&0xff
+		flags >>= 1
+		if en-24 <= 254-24 && ed-1 <= 252-1 && en-ed+125 <= 125+95 {
+			r[i] = s
+			continue
+		}
+		x, flag := divScale32(math.Float32frombits(s), math.Float32frombits(d), math.Float32frombits(n))
+		r[i] = math.Float32bits(x)
+		flags |= uint64(b2u(flag)) << 63
+	}
+	return flags
+}
+
+// divFmasLoop is the loop of divFmas32.
+func divFmasLoop(d, a, b, c *Vec, flags uint64) {
+	fmaLoop(d, a, b, c)
+	for m := flags; m != 0; m &= m - 1 {
+		i := bits.TrailingZeros64(m) & 63
+		d[i] = math.Float32bits(divFmas32(math.Float32frombits(a[i]), math.Float32frombits(b[i]), math.Float32frombits(c[i]), true))
+	}
 }
 
 // divFixup16 is divFixup32 of f16.

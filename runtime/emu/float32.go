@@ -12,10 +12,29 @@ import "math"
 func fma32(a, b, c float32) float32 {
 	p := float64(float64(a) * float64(b))
 	s := p + float64(c)
-	if r := math.Float64bits(s); r&(1<<29-1) == 1<<28 || r<<1-1 < 0x381<<53-1 {
+	if doubtful(s) {
 		return float32(roundOdd(s, p, float64(c)))
 	}
 	return float32(s)
+}
+
+// doubtful tells whether rounding s once more may differ from rounding it once.
+func doubtful(s float64) bool {
+	r := math.Float64bits(s)
+	return r&(1<<29-1) == 1<<28 || r<<1-1 < 0x381<<53-1
+}
+
+// fmaLoop is the loop of fma32.
+func fmaLoop(d, a, b, c *Vec) {
+	for i := range d {
+		z := float64(math.Float32frombits(c[i]))
+		p := float64(float64(math.Float32frombits(a[i])) * float64(math.Float32frombits(b[i])))
+		s := p + z
+		if doubtful(s) {
+			s = roundOdd(s, p, z)
+		}
+		d[i] = math.Float32bits(float32(s))
+	}
 }
 
 // roundOdd corrects s, the rounded sum p + c, to round-to-odd: the exact sum cut off,
@@ -48,31 +67,17 @@ const (
 // max32 and min32 are v_max_f32 and v_min_f32 in IEEE mode: a quiet NaN loses against
 // a number, a signaling NaN wins and becomes quiet; -0 is less than 0.
 func max32(a, b float32) uint32 {
-	switch {
-	case a > b:
-		return math.Float32bits(a)
-	case b > a:
-		return math.Float32bits(b)
+	if r := max(a, b); r == r {
+		return math.Float32bits(r)
 	}
-	x, y := math.Float32bits(a), math.Float32bits(b)
-	if a == b {
-		return x & y // only the signs of zeros can differ
-	}
-	return numberOr32(x, y)
+	return numberOr32(math.Float32bits(a), math.Float32bits(b))
 }
 
 func min32(a, b float32) uint32 {
-	switch {
-	case a < b:
-		return math.Float32bits(a)
-	case b < a:
-		return math.Float32bits(b)
+	if r := min(a, b); r == r {
+		return math.Float32bits(r)
 	}
-	x, y := math.Float32bits(a), math.Float32bits(b)
-	if a == b {
-		return x | y
-	}
-	return numberOr32(x, y)
+	return numberOr32(math.Float32bits(a), math.Float32bits(b))
 }
 
 // numberOr32 is the result of max or min if one of x and y is a NaN.
@@ -94,11 +99,10 @@ func signaling32(x uint32) bool { return isNaN32(x) && x&quiet32 == 0 }
 
 // med32 is the middle one; the least if one is a NaN.
 func med32(a, b, c float32) uint32 {
-	if a != a || b != b || c != c {
-		return min32(math.Float32frombits(min32(a, b)), c)
+	if r := max(min(a, b), min(max(a, b), c)); r == r {
+		return math.Float32bits(r)
 	}
-	ab, ba := math.Float32frombits(max32(a, b)), math.Float32frombits(min32(a, b))
-	return max32(ba, math.Float32frombits(min32(ab, c)))
+	return min32(math.Float32frombits(min32(a, b)), c)
 }
 
 // mulLegacy has 0 * x = 0 for every x, infinities and NaNs included.
@@ -159,31 +163,17 @@ const (
 
 // max64 and min64 are max32 and min32 of f64.
 func max64(a, b float64) uint64 {
-	switch {
-	case a > b:
-		return math.Float64bits(a)
-	case b > a:
-		return math.Float64bits(b)
+	if r := max(a, b); r == r {
+		return math.Float64bits(r)
 	}
-	x, y := math.Float64bits(a), math.Float64bits(b)
-	if a == b {
-		return x & y
-	}
-	return numberOr64(x, y)
+	return numberOr64(math.Float64bits(a), math.Float64bits(b))
 }
 
 func min64(a, b float64) uint64 {
-	switch {
-	case a < b:
-		return math.Float64bits(a)
-	case b < a:
-		return math.Float64bits(b)
+	if r := min(a, b); r == r {
+		return math.Float64bits(r)
 	}
-	x, y := math.Float64bits(a), math.Float64bits(b)
-	if a == b {
-		return x | y
-	}
-	return numberOr64(x, y)
+	return numberOr64(math.Float64bits(a), math.Float64bits(b))
 }
 
 func numberOr64(x, y uint64) uint64 {

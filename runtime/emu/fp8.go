@@ -140,5 +140,6 @@ func (c *compiler) intoHalf(types []elem, do narrowLoop) step {
 	o := c.operation(0, 1, types)
 	o.dst.part = &part{width: 16, shift: 16 * uint32(sel>>(len(types)-1)), unused: unusedPreserve}
 	c.writesPart(o.dst.part)
+	c.writesPart(o.dst.part)
 	return o.step(do, nil)
 }

@@ -7,7 +7,9 @@ import (
 
 // Inst is one instruction, decoded but with no meaning attached.
 type Inst struct {
-	Offset uint64 // from the kernel's first byte
+	Offset uint64 // from the kernel's first byte; of a function, it may wrap around
+	Func   string // the function's name; "" for the kernel
+	Start  uint64 // Offset of its first byte
 	Size   uint64 // bytes
 	Text   string // as the disassembler prints it
 	Op     string // mnemonic without the suffix of the encoding
@@ -81,8 +83,11 @@ var specialSGPRs = map[string][2]int{ // register, count
 
 // errorf makes an error that names the instruction.
 func (in *Inst) errorf(format string, args ...any) error {
-	return fmt.Errorf("+0x%x: %s: %w", in.Offset, in.Text, fmt.Errorf(format, args...))
+	return fmt.Errorf("%s: %s: %w", in.place(), in.Text, fmt.Errorf(format, args...))
 }
+
+// place is where the instruction stands, for people.
+func (in *Inst) place() string { return fmt.Sprintf("%s+0x%x", in.Func, in.Offset-in.Start) }
 
 // mod returns a modifier's value.
 func (in *Inst) mod(key string) (string, bool) {

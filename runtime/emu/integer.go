@@ -74,6 +74,29 @@ func permute(a, b, selectors uint32) uint32 {
 	return r
 }
 
+// permuteLoop is the loop of permute. The selectors are mostly those of one scalar,
+// and mostly choose bytes.
+func permuteLoop(d, a, b, c *Vec) {
+	last := ^c[0]
+	var s [4]uint32
+	bytes := false
+	for i := range d {
+		if c[i] != last {
+			last = c[i]
+			bytes = last&0xf8f8f8f8 == 0
+			for k := range s {
+				s[k] = last >> (8 * k) & 7 * 8
+			}
+		}
+		if !bytes {
+			d[i] = permute(a[i], b[i], last)
+			continue
+		}
+		all := uint64(a[i])<<32 | uint64(b[i])
+		d[i] = uint32(all>>(s[0]&63)&0xff | all>>(s[1]&63)&0xff<<8 | all>>(s[2]&63)&0xff<<16 | all>>(s[3]&63)&0xff<<24)
+	}
+}
+
 // sad8 and sad16 are sums of absolute differences of bytes and of halfwords.
 func sad8(a, b uint32) uint32 {
 	r := uint32(0)

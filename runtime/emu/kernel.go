@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/kiln-project/kiln/codegen/object"
 )
@@ -12,13 +13,25 @@ import (
 // Chips are those whose code runs.
 var Chips = []string{"gfx942", "gfx950"}
 
+// Target is a chip as it is emulated: with SRAM ECC, which it always has, and without
+// XNACK, as drivers leave it.
+func Target(chip string) (object.TargetID, error) {
+	if !slices.Contains(Chips, chip) {
+		return object.TargetID{}, fmt.Errorf("unknown chip %s, only %v can be emulated", chip, Chips)
+	}
+	return object.TargetID{Chip: chip, SRAMECC: object.SettingOn, XNACK: object.SettingOff}, nil
+}
+
 // Program is a loaded code object.
 type Program struct {
 	object  *object.CodeObject
 	chip    string
 	image   []byte // the segments, where the kernels' addresses point to
-	listing map[string][]object.Line
-	kernels map[string]*Kernel
+	regions []region
+	// functions are the listings of what kernels may call.
+	functions []listing
+	listing   map[string][]object.Line
+	kernels   map[string]*Kernel
 }
 
 // Kernel is a kernel whose instructions are compiled.
@@ -33,7 +46,14 @@ type Kernel struct {
 	at      map[uint64]int // index of the instruction at an offset
 	vgprs   int
 	agprs   bool
-	image   region
+	image   []region
+}
+
+// listing is the instructions of a function. Their offsets count from the kernel.
+type listing struct {
+	name  string
+	start uint64 // of the function
+	lines []object.Line
 }
 
 // Load prepares a code object. Its kernels are compiled when they are asked for.
@@ -58,18 +78,23 @@ func (l Loader) Load(ctx context.Context, code []byte) (*Program, error) {
 	if !slices.Contains(Chips, o.Target.Chip) {
 		return nil, fmt.Errorf("emu: the code object is for %s: only %v can be executed", o.Target, Chips)
 	}
-	if len(o.Relocations) > 0 {
-		return nil, fmt.Errorf("emu: the code object has %d relocations, which are not supported", len(o.Relocations))
+	if o.Target.SRAMECC == object.SettingOff {
+		return nil, fmt.Errorf("emu: the code object is for %s: the memory of these chips always has SRAM ECC", o.Target)
 	}
 	p := &Program{object: o, chip: o.Target.Chip, kernels: map[string]*Kernel{}}
-	for _, s := range o.Segments {
-		if need := s.Address + s.MemSize; uint64(len(p.image)) < need {
-			p.image = append(p.image, make([]byte, need-uint64(len(p.image)))...)
-		}
-		copy(p.image[s.Address:], s.Data)
+	if err := p.load(); err != nil {
+		return nil, fmt.Errorf("emu: %w", err)
 	}
-	p.listing, err = l.disassemble(ctx, code)
-	return p, err
+	kept, err := l.disassemble(ctx, code, len(o.Functions))
+	if err != nil {
+		return nil, err
+	}
+	p.listing = kept.Kernels
+	for i, lines := range kept.Functions {
+		f := &o.Functions[i]
+		p.functions = append(p.functions, listing{f.Name, f.Address, lines})
+	}
+	return p, nil
 }
 
 // Chip is the processor that the code is for.
@@ -85,13 +110,19 @@ func (p *Program) Kernel(name string) (*Kernel, error) {
 	if err != nil {
 		return nil, err
 	}
-	image := regionOf(p.image, "code")
-	image.readOnly = true
-	k := &Kernel{Meta: meta, chip: p.chip, address: image.lo + meta.Address, at: map[uint64]int{}, image: image}
+	k := &Kernel{Meta: meta, chip: p.chip, address: Address(p.image) + meta.Address, at: map[uint64]int{}, image: p.regions}
 	if err := k.check(); err != nil {
 		return nil, fmt.Errorf("kernel %s: %w", name, err)
 	}
-	if err := k.compile(p.listing[name]); err != nil {
+	lists := []listing{{lines: p.listing[name]}}
+	if slices.ContainsFunc(lists[0].lines, jumps) {
+		// Where to is known when it runs: every function has to be understood.
+		for _, f := range p.functions {
+			f.start -= meta.Address
+			lists = append(lists, f)
+		}
+	}
+	if err := k.compile(lists...); err != nil {
 		return nil, fmt.Errorf("kernel %s: %w", name, err)
 	}
 	p.kernels[name] = k
@@ -132,16 +163,34 @@ func (k *Kernel) check() error {
 // maxErrors is how many instructions an error names.
 const maxErrors = 20
 
-func (k *Kernel) compile(lines []object.Line) error {
+// jumps tells whether an instruction goes to an address in registers.
+func jumps(l object.Line) bool {
+	op, _, _ := strings.Cut(l.Text, " ")
+	return op == "s_swappc_b64" || op == "s_setpc_b64"
+}
+
+// endOfCode is a pseudo instruction after the last of a function: whatever runs past
+// that is caught, not undefined.
+const endOfCode = "end of the code"
+
+// compile compiles the kernel and the functions that it may call.
+func (k *Kernel) compile(lists ...listing) error {
 	var errs []error
-	for i, l := range lines {
-		in, err := parseInst(l)
-		if err != nil {
-			errs = append(errs, err)
-			continue
+	for _, f := range lists {
+		end := &Inst{Offset: f.start, Func: f.name, Start: f.start, Op: endOfCode, Text: endOfCode}
+		for _, l := range f.lines {
+			l.Offset += f.start
+			in, err := parseInst(l)
+			if err != nil {
+				errs = append(errs, err)
+				continue
+			}
+			in.Func, in.Start = f.name, f.start
+			k.at[in.Offset] = len(k.insts)
+			k.insts = append(k.insts, in)
+			end.Offset = in.Offset + in.Size
 		}
-		k.at[in.Offset] = i
-		k.insts = append(k.insts, in)
+		k.insts = append(k.insts, end)
 	}
 	if len(errs) > 0 {
 		return errors.Join(errs[:min(maxErrors, len(errs))]...)
@@ -162,11 +211,6 @@ func (k *Kernel) compile(lines []object.Line) error {
 	if len(errs) > 0 {
 		return errors.Join(errs...)
 	}
-	// Whatever runs past the last instruction is caught, not undefined.
-	end := &Inst{Offset: uint64(len(k.Meta.Code)), Text: "end of the code"}
-	k.steps = append(k.steps, func(w *wave) { w.fail(end, "execution ran past the last instruction") })
-	k.insts = append(k.insts, end)
-	k.uses = append(k.uses, uses{class: classOther})
 	return nil
 }
 

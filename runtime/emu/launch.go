@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -37,6 +38,12 @@ type Launch struct {
 	dispatch uint64
 }
 
+// LaunchError says why a launch does not fit its kernel. Nothing was executed.
+type LaunchError struct{ err error }
+
+func (e *LaunchError) Error() string { return e.err.Error() }
+func (e *LaunchError) Unwrap() error { return e.err }
+
 // Stats says what a launch did.
 type Stats struct {
 	Instructions uint64 // of waves
@@ -61,11 +68,14 @@ var errStopped = errors.New("stopped")
 // failed, joined with a *SanitizerError if sanitizers found something.
 func (k *Kernel) Run(ctx context.Context, l Launch) (Stats, error) {
 	if err := k.prepare(&l); err != nil {
-		return Stats{}, fmt.Errorf("kernel %s: %w", k.Meta.Name, err)
+		return Stats{}, &LaunchError{fmt.Errorf("kernel %s: %w", k.Meta.Name, err)}
 	}
 	args := regionOf(l.segment, "kernel arguments")
 	args.readOnly = true
-	rs, err := l.Memory.regions().with(args, k.image)
+	packet := regionOf(k.packet(&l, args.lo), "dispatch packet")
+	packet.readOnly = true
+	l.dispatch = packet.lo
+	rs, err := l.Memory.regions().with(append([]region{args, packet}, k.image...)...)
 	if err != nil {
 		return Stats{}, fmt.Errorf("kernel %s: %w", k.Meta.Name, err)
 	}
@@ -86,7 +96,6 @@ func (k *Kernel) Run(ctx context.Context, l Launch) (Stats, error) {
 		wg.Go(func() { r.work(ctx) })
 	}
 	wg.Wait()
-	runtime.KeepAlive(l.segment)
 	if l.reports != nil {
 		l.reports.finishing = true
 	}
@@ -96,6 +105,7 @@ func (k *Kernel) Run(ctx context.Context, l Launch) (Stats, error) {
 	if l.reports != nil {
 		r.err = errors.Join(r.err, l.reports.err())
 	}
+	runtime.KeepAlive(rs) // which has the only pointers to the segment and the packet
 	return Stats{Instructions: uint64(r.instructions.Load())}, r.err
 }
 
@@ -104,11 +114,19 @@ func (k *Kernel) Run(ctx context.Context, l Launch) (Stats, error) {
 // argument, where the runtime's allocations have room.
 const segmentAlign = 64
 
+// ldsBytes is the LDS that a work-group can have.
+var ldsBytes = map[string]int{"gfx942": 64 << 10, "gfx950": 160 << 10}
+
 // prepare checks the launch against the kernel.
 func (k *Kernel) prepare(l *Launch) error {
 	for axis := range 3 {
 		if l.Grid[axis] < 1 || l.Block[axis] < 1 {
 			return fmt.Errorf("grid %v of blocks %v: every extent must be at least 1", l.Grid, l.Block)
+		}
+	}
+	for axis := range 3 {
+		if n := int64(l.Grid[axis]) * int64(l.Block[axis]); n > math.MaxUint32 {
+			return fmt.Errorf("grid %v of blocks %v: %d work-items in a row are more than 32 bits can count", l.Grid, l.Block, n)
 		}
 	}
 	items := l.Block[0] * l.Block[1] * l.Block[2]
@@ -122,6 +140,9 @@ func (k *Kernel) prepare(l *Launch) error {
 	}
 	if len(l.Kernarg) != k.Meta.KernargBytes {
 		return fmt.Errorf("%d bytes of arguments, the kernel has %d", len(l.Kernarg), k.Meta.KernargBytes)
+	}
+	if n := k.Meta.LDSBytes + l.LDS; l.LDS < 0 || n > ldsBytes[k.chip] {
+		return fmt.Errorf("%d bytes of LDS, a work-group can have %d", n, ldsBytes[k.chip])
 	}
 	if l.Memory == nil {
 		l.Memory = &Space{}
@@ -256,7 +277,7 @@ func (g *group) where() string {
 	for _, w := range g.waves {
 		if w.status == running {
 			in := g.k.insts[w.pc]
-			return fmt.Sprintf("%s is at +0x%x: %s", w.who(-1), in.Offset, in.Text)
+			return fmt.Sprintf("%s is at %s: %s", w.who(-1), in.place(), in.Text)
 		}
 	}
 	return fmt.Sprintf("work-group %v waits at a barrier", g.id)

@@ -25,28 +25,45 @@ type Store interface {
 	Put(key string, data []byte) error
 }
 
-// disassemble returns the instructions of the code's kernels.
-func (l Loader) disassemble(ctx context.Context, code []byte) (map[string][]object.Line, error) {
-	if l.Store == nil {
-		return object.Disassemble(ctx, l.ObjDump, code, "")
-	}
-	digest := sha256.New()
-	fmt.Fprintf(digest, "disassembly as JSON\n%q\n", l.Version)
-	digest.Write(code)
-	key := hex.EncodeToString(digest.Sum(nil))
-	if data, ok := l.Store.Get(key); ok {
-		var listing map[string][]object.Line
-		if err := json.Unmarshal(data, &listing); err == nil {
-			return listing, nil
+// disassembly is what the disassembler says of a code object.
+type disassembly struct {
+	Kernels map[string][]object.Line
+	// Functions are those that kernels may call, in the order of the object's list.
+	Functions [][]object.Line
+}
+
+// disassemble returns the instructions of the code's kernels, and of so many
+// functions.
+func (l Loader) disassemble(ctx context.Context, code []byte, functions int) (*disassembly, error) {
+	key := ""
+	if l.Store != nil {
+		digest := sha256.New()
+		fmt.Fprintf(digest, "disassembly as JSON\n%q\n", l.Version)
+		digest.Write(code)
+		key = hex.EncodeToString(digest.Sum(nil))
+		if data, ok := l.Store.Get(key); ok {
+			d := &disassembly{}
+			if err := json.Unmarshal(data, d); err == nil && len(d.Functions) == functions {
+				return d, nil
+			}
 		}
 	}
-	listing, err := object.Disassemble(ctx, l.ObjDump, code, "")
+	kernels, err := object.Disassemble(ctx, l.ObjDump, code, "")
 	if err != nil {
 		return nil, err
 	}
-	data, err := json.Marshal(listing)
+	d := &disassembly{Kernels: kernels}
+	if functions > 0 {
+		if d.Functions, err = object.DisassembleFunctions(ctx, l.ObjDump, code, ""); err != nil {
+			return nil, err
+		}
+	}
+	if l.Store == nil {
+		return d, nil
+	}
+	data, err := json.Marshal(d)
 	if err != nil {
 		return nil, err
 	}
-	return listing, l.Store.Put(key, data)
+	return d, l.Store.Put(key, data)
 }

@@ -14,10 +14,9 @@ import (
 //
 //   - EXEC is ignored, as "Matrix Arithmetic Instructions" of the CDNA3 document
 //     says. MODE is too: no denormal is flushed, results round to nearest even.
-//   - Products to f32 are exact. They are added to C in f64, for rising k, and the
-//     sum is rounded to f32 once. How chips round inside is not specified, so last
-//     bits differ. A result that is NaN is 0x7fc00000.
-//   - Products to f64 are a chain of fused multiply-adds for rising k, from C.
+//   - Products to f32 and f64 are a chain of fused multiply-adds from C, for rising k:
+//     each product is exact, each sum rounded. Chips may add in another order or round
+//     later, so last bits differ. A result that is NaN is the positive quiet one.
 //   - Sums of i32 wrap around.
 //   - xf32 operands are f32 rounded to nearest even at 10 mantissa bits.
 //   - The scales of v_mfma_scale are powers of two, and so are applied to the
@@ -137,7 +136,7 @@ type matrixOperand struct {
 	reg    int
 	moves  []move
 	format matrixFormat
-	decode func(dst []float64, src, next []uint32, shift uint)
+	decode func(dst []float32, src, next []uint32, shift uint)
 	neg    bool
 	scale  int // register of the scales, or -1
 	byte   uint
@@ -146,18 +145,17 @@ type matrixOperand struct {
 // matrices holds the operands of an instruction under way as rows: A and B by
 // block and k, the accumulator by block and i.
 type matrices struct {
-	a, b [128]matrixRow
-	acc  [64]matrixRow
-	ints struct {
-		a, b [64]intRow
-		acc  [64]intRow
-	}
+	a, b    [128]row[float32]
+	acc     [64]row[float32]
+	wideA   [128]row[float64]
+	wideB   [128]row[float64]
+	wideAcc [64]row[float64]
+	intA    [64]row[int32]
+	intB    [64]row[int32]
+	intAcc  [64]row[int32]
 }
 
-type (
-	matrixRow [32]float64
-	intRow    [32]int32
-)
+type row[T any] [32]T
 
 // matrixStore lends the matrices, which are too large to be cleared each time.
 var matrixStore = sync.Pool{New: func() any { return new(matrices) }}
@@ -295,8 +293,8 @@ func (c *compiler) scales(s *matrixStep) {
 	}
 }
 
-// load fills the rows of A or B.
-func (p *matrixOperand) load(w *wave, rows *[128]matrixRow, m int) {
+// load fills the rows of A or B, without scales.
+func (p *matrixOperand) load(w *wave, rows *[128]row[float32]) {
 	for i := range p.moves {
 		v := &p.moves[i]
 		src := w.v[p.reg+int(v.word)][v.lane : v.lane+v.n]
@@ -304,40 +302,78 @@ func (p *matrixOperand) load(w *wave, rows *[128]matrixRow, m int) {
 		if v.split {
 			next = w.v[p.reg+int(v.word)+1][v.lane : v.lane+v.n]
 		}
-		dst := rows[v.row&127][v.col : v.col+v.n]
-		p.decode(dst, src, next, uint(v.shift))
-		if p.scale >= 0 {
-			lane := int(v.row) / scaleBlock * m
-			for j, x := range w.v[p.scale][lane : lane+len(dst)] {
-				dst[j] *= scaleValues[x>>(8*p.byte)&0xff]
+		p.decode(rows[v.row&127][v.col:v.col+v.n], src, next, uint(v.shift))
+	}
+}
+
+// Operands that are zero or between 2^-50 and 2^60 in magnitude, of at most 11
+// significant bits, have products that f32 holds exactly.
+const (
+	safeLow, safeHigh = 127 - 50, 127 + 60 // biased exponents of f32
+	// The 8-bit and smaller formats reach from 2^-17 to 2^16.
+	safeScaleLow, safeScaleHigh = safeLow + 17, safeHigh - 16
+)
+
+// narrow tells whether products with the operand, scales applied, are exact in f32
+// if the other operand is narrow too.
+func (p *matrixOperand) narrow(w *wave) bool {
+	switch p.format {
+	case formatF32, formatXF32:
+		return false
+	case formatBF16:
+		low, high := ^uint32(0), uint32(0)
+		for i := range p.moves {
+			v := &p.moves[i]
+			for _, x := range w.v[p.reg+int(v.word)][v.lane : v.lane+v.n] {
+				x = x >> (v.shift & 31) << 16 &^ sign32
+				low, high = min(low, x-1), max(high, x) // zero is above all others less 1
+			}
+		}
+		return low >= safeLow<<23-1 && high < safeHigh<<23
+	}
+	if p.scale >= 0 {
+		for _, x := range w.v[p.scale] {
+			if s := x >> (8 * p.byte) & 0xff; s < safeScaleLow || s > safeScaleHigh {
+				return false
 			}
 		}
 	}
+	return true
 }
 
 // float computes products to f32.
 func (s *matrixStep) float(w *wave, x *matrices) {
-	s.a.load(w, &x.a, s.m)
-	s.b.load(w, &x.b, s.m)
+	s.a.load(w, &x.a)
+	s.b.load(w, &x.b)
+	narrow := s.a.narrow(w) && s.b.narrow(w)
+	if narrow {
+		scaleRows(&s.a, w, s.m, x.a[:s.k])
+		scaleRows(&s.b, w, s.m, x.b[:s.k])
+	} else {
+		widen(x.wideA[:s.blocks*s.k], x.a[:])
+		widen(x.wideB[:s.blocks*s.k], x.b[:])
+		scaleRows(&s.a, w, s.m, x.wideA[:s.k])
+		scaleRows(&s.b, w, s.m, x.wideB[:s.k])
+	}
 	for i := range s.results {
 		r := &s.results[i]
 		acc := x.acc[i&63][:s.m]
 		if s.c < 0 {
-			c := float64(math.Float32frombits(uint32(s.constant)))
 			for j := range acc {
-				acc[j] = c
+				acc[j] = math.Float32frombits(uint32(s.constant))
 			}
 			continue
 		}
 		for j, c := range w.v[s.c+int(r.element)][r.lane : int(r.lane)+len(acc)] {
-			acc[j] = float64(math.Float32frombits(c))
+			acc[j] = math.Float32frombits(c)
 		}
 	}
 	for block := range s.blocks {
-		a, b := x.a[s.aBlock[block&15]*s.k:][:s.k], x.b[block*s.k:][:s.k]
-		for k := 0; k < s.k; k += cachedRows {
-			end := min(k+cachedRows, s.k)
-			multiply(x.acc[block*s.m:][:s.m], a[k:end], b[k:end])
+		acc, a, b := x.acc[block*s.m:][:s.m], s.aBlock[block&15]*s.k, block*s.k
+		if narrow {
+			multiply(acc, x.a[a:][:s.k], x.b[b:][:s.k])
+		} else {
+			multiplyWide(acc, x.wideA[a:][:s.k], x.wideB[b:][:s.k])
 		}
 	}
 	for i := range s.results {
@@ -345,22 +381,18 @@ func (s *matrixStep) float(w *wave, x *matrices) {
 		acc := x.acc[i&63][:s.m]
 		d := w.v[s.d+int(r.element)][r.lane : int(r.lane)+len(acc)]
 		for j, y := range acc {
-			if b := math.Float32bits(float32(y)); y == y {
+			if b := math.Float32bits(y); y == y {
 				d[j] = b
 			} else {
-				d[j] = quietNaN
+				d[j] = nan32
 			}
 		}
 	}
 }
 
-const quietNaN = 0x7fc00000
-
-// cachedRows is the number of rows of A and B that stay in a core's first cache.
-const cachedRows = 32
-
-// multiply adds the product of A and B, given as rows of rising k, to acc.
-func multiply(acc, a, b []matrixRow) {
+// multiply adds the product of A and B, given as rows of rising k, to acc. Products
+// must be exact in the type.
+func multiply[T float32 | int32](acc, a, b []row[T]) {
 	b = b[:len(a)]
 	for i := 0; i+1 < len(acc); i += 2 {
 		i0, i1 := i&31, (i+1)&31
@@ -387,13 +419,60 @@ func multiply(acc, a, b []matrixRow) {
 	}
 }
 
+// multiplyWide is multiply for products that are exact in f64 only.
+func multiplyWide(acc []row[float32], a, b []row[float64]) {
+	b = b[:len(a)]
+	for i := range acc {
+		for j := range acc {
+			y := acc[i][j&31]
+			for k := range a {
+				p, c := float64(a[k][i&31]*b[k][j&31]), float64(y)
+				s := p + c
+				if r := math.Float64bits(s); mayRoundTwice(r) {
+					s = roundOdd(s, p, c)
+				}
+				y = float32(s)
+			}
+			acc[i][j&31] = y
+		}
+	}
+}
+
+// mayRoundTwice tells whether rounding a rounded f64 sum to f32 may differ from
+// rounding the exact sum: it lies half way between two values of f32, or the result
+// is denormal and may do so.
+func mayRoundTwice(bits uint64) bool { return bits&(1<<29-1) == 1<<28 || bits<<1-1 < 0x381<<53-1 }
+
+func widen(d []row[float64], s []row[float32]) {
+	s = s[:len(d)]
+	for i := range d {
+		for j, x := range s[i] {
+			d[i][j] = float64(x)
+		}
+	}
+}
+
+// scaleRows multiplies rows of rising k by the scales of an operand, if it has any.
+func scaleRows[T float32 | float64](p *matrixOperand, w *wave, m int, rows []row[T]) {
+	if p.scale < 0 {
+		return
+	}
+	for k := range rows {
+		lane := k / scaleBlock * m
+		r := rows[k][:m]
+		for i, x := range w.v[p.scale][lane : lane+len(r)] {
+			r[i] *= T(scaleValues[x>>(8*p.byte)&0xff])
+		}
+	}
+}
+
 // double computes products to f64.
 func (s *matrixStep) double(w *wave, x *matrices) {
-	s.a.loadDouble(w, &x.a)
-	s.b.loadDouble(w, &x.b)
+	s.a.loadDouble(w, &x.wideA)
+	s.b.loadDouble(w, &x.wideB)
 	for i := range s.results {
 		r := &s.results[i]
-		acc := x.acc[i&63][:s.m]
+		acc := x.wideAcc[i&63][:s.m]
 		for j := range acc {
 			c := s.constant
 			if s.c >= 0 {
@@ -407,7 +486,7 @@ func (s *matrixStep) double(w *wave, x *matrices) {
 		}
 	}
 	for block := range s.blocks {
-		acc, a, b := x.acc[block*s.m:][:s.m], x.a[block*s.k:][:s.k], x.b[block*s.k:][:s.k]
+		acc, a, b := x.wideAcc[block*s.m:][:s.m], x.wideA[block*s.k:][:s.k], x.wideB[block*s.k:][:s.k]
 		for i := range acc {
 			for j := range acc {
 				y := acc[i][j&31]
@@ -420,7 +499,7 @@ func (s *matrixStep) double(w *wave, x *matrices) {
 	}
 	for i := range s.results {
 		r := &s.results[i]
-		for j, y := range x.acc[i&63][:s.m] {
+		for j, y := range x.wideAcc[i&63][:s.m] {
 			b := math.Float64bits(y)
 			if y != y {
 				b = quietNaN64
@@ -433,7 +512,7 @@ func (s *matrixStep) double(w *wave, x *matrices) {
 
 const quietNaN64 = 0x7ff8000000000000
 
-func (p *matrixOperand) loadDouble(w *wave, rows *[128]matrixRow) {
+func (p *matrixOperand) loadDouble(w *wave, rows *[128]row[float64]) {
 	for i := range p.moves {
 		v := &p.moves[i]
 		reg := p.reg + int(v.word)
@@ -450,11 +529,11 @@ func (p *matrixOperand) loadDouble(w *wave, rows *[128]matrixRow) {
 
 // int computes products to i32.
 func (s *matrixStep) int(w *wave, x *matrices) {
-	s.a.loadInt(w, &x.ints.a)
-	s.b.loadInt(w, &x.ints.b)
+	s.a.loadInt(w, &x.intA)
+	s.b.loadInt(w, &x.intB)
 	for i := range s.results {
 		r := &s.results[i]
-		acc := x.ints.acc[i&63][:s.m]
+		acc := x.intAcc[i&63][:s.m]
 		for j := range acc {
 			acc[j] = int32(s.constant)
 			if s.c >= 0 {
@@ -464,38 +543,17 @@ func (s *matrixStep) int(w *wave, x *matrices) {
 	}
 	for block := range s.blocks {
 		a := s.aBlock[block&15]
-		multiplyInt(x.ints.acc[block*s.m:][:s.m], x.ints.a[a*s.k:][:s.k], x.ints.b[block*s.k:][:s.k])
+		multiply(x.intAcc[block*s.m:][:s.m], x.intA[a*s.k:][:s.k], x.intB[block*s.k:][:s.k])
 	}
 	for i := range s.results {
 		r := &s.results[i]
-		for j, y := range x.ints.acc[i&63][:s.m] {
+		for j, y := range x.intAcc[i&63][:s.m] {
 			w.v[s.d+int(r.element)][int(r.lane)+j] = uint32(y)
 		}
 	}
 }
 
-// multiplyInt is multiply for integers.
-func multiplyInt(acc, a, b []intRow) {
-	b = b[:len(a)]
-	for i := range acc {
-		i0 := i & 31
-		for j := 0; j < len(acc); j += 4 {
-			j0, j1, j2, j3 := j&31, (j+1)&31, (j+2)&31, (j+3)&31
-			p := &acc[i]
-			p0, p1, p2, p3 := p[j0], p[j1], p[j2], p[j3]
-			for k := range a {
-				x, r := a[k][i0], &b[k]
-				p0 += x * r[j0]
-				p1 += x * r[j1]
-				p2 += x * r[j2]
-				p3 += x * r[j3]
-			}
-			p[j0], p[j1], p[j2], p[j3] = p0, p1, p2, p3
-		}
-	}
-}
-
-func (p *matrixOperand) loadInt(w *wave, rows *[64]intRow) {
+func (p *matrixOperand) loadInt(w *wave, rows *[64]row[int32]) {
 	for i := range p.moves {
 		v := &p.moves[i]
 		dst := rows[v.row&63][v.col : v.col+v.n]

@@ -32,7 +32,7 @@ func (f matrixFormat) bits() int {
 // decoder returns the function that reads elements as numbers: src holds one at bit
 // shift of each word, next the words that follow for those that go on there. The
 // 8-bit formats of gfx942 are FNUZ, those of gfx950 OCP. f64 and i8 need none.
-func (f matrixFormat) decoder(chip string) func(dst []float64, src, next []uint32, shift uint) {
+func (f matrixFormat) decoder(chip string) func(dst []float32, src, next []uint32, shift uint) {
 	fp8, bf8 := &valuesFP8, &valuesBF8
 	if chip == "gfx942" {
 		fp8, bf8 = &valuesFP8FNUZ, &valuesBF8FNUZ
@@ -60,41 +60,41 @@ func (f matrixFormat) decoder(chip string) func(dst []float64, src, next []uint3
 	return nil
 }
 
-func decodeF32(dst []float64, src, _ []uint32, _ uint) {
+func decodeF32(dst []float32, src, _ []uint32, _ uint) {
 	dst = dst[:len(src)]
 	for i, x := range src {
-		dst[i] = float64(math.Float32frombits(x))
+		dst[i] = math.Float32frombits(x)
 	}
 }
 
 // decodeXF32 rounds to a mantissa of 10 bits.
-func decodeXF32(dst []float64, src, _ []uint32, _ uint) {
+func decodeXF32(dst []float32, src, _ []uint32, _ uint) {
 	dst = dst[:len(src)]
 	for i, x := range src {
 		if x&0x7fffffff < 0x7f800000 {
 			x = (x + 0xfff + x>>13&1) &^ 0x1fff
 		}
-		dst[i] = float64(math.Float32frombits(x))
+		dst[i] = math.Float32frombits(x)
 	}
 }
 
-func decodeF16(dst []float64, src, _ []uint32, shift uint) {
+func decodeF16(dst []float32, src, _ []uint32, shift uint) {
 	dst = dst[:len(src)]
 	for i, x := range src {
-		dst[i] = float64(num.FromF16(uint16(x >> (shift & 31))))
+		dst[i] = num.FromF16(uint16(x >> (shift & 31)))
 	}
 }
 
-func decodeBF16(dst []float64, src, _ []uint32, shift uint) {
+func decodeBF16(dst []float32, src, _ []uint32, shift uint) {
 	dst = dst[:len(src)]
 	for i, x := range src {
-		dst[i] = float64(math.Float32frombits(x >> (shift & 31) << 16))
+		dst[i] = math.Float32frombits(x >> (shift & 31) << 16)
 	}
 }
 
 // decodeTable reads codes of 8 or 4 bits: the table of the latter repeats itself.
-func decodeTable(t *[256]float64) func(dst []float64, src, _ []uint32, shift uint) {
-	return func(dst []float64, src, _ []uint32, shift uint) {
+func decodeTable(t *[256]float32) func(dst []float32, src, _ []uint32, shift uint) {
+	return func(dst []float32, src, _ []uint32, shift uint) {
 		dst = dst[:len(src)]
 		for i, x := range src {
 			dst[i] = t[x>>(shift&31)&0xff]
@@ -103,8 +103,8 @@ func decodeTable(t *[256]float64) func(dst []float64, src, _ []uint32, shift uin
 }
 
 // decodeSplit reads codes that may go on in the next word.
-func decodeSplit(t *[256]float64) func(dst []float64, src, next []uint32, shift uint) {
-	return func(dst []float64, src, next []uint32, shift uint) {
+func decodeSplit(t *[256]float32) func(dst []float32, src, next []uint32, shift uint) {
+	return func(dst []float32, src, next []uint32, shift uint) {
 		dst, next = dst[:len(src)], next[:len(src)]
 		for i, x := range src {
 			dst[i] = t[uint8((uint64(next[i])<<32|uint64(x))>>(shift&31))]
@@ -140,7 +140,7 @@ const (
 	specialFNUZ              // the code of -0 is NaN
 )
 
-func (f smallFloat) values() (t [256]float64) {
+func (f smallFloat) values() (t [256]float32) {
 	sign := 1 << (f.exp + f.man)
 	for code := range t {
 		e, m := code&(sign-1)>>f.man, code&(1<<f.man-1)
@@ -157,7 +157,7 @@ func (f smallFloat) values() (t [256]float64) {
 		if code&sign != 0 {
 			v = -v
 		}
-		t[code] = v
+		t[code] = float32(v)
 	}
 	return t
 }

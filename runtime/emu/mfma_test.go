@@ -201,7 +201,7 @@ var smallValues = []float64{0, 0.5, 1, 1.5, 2, 3, 4, 6, -0.5, -1, -1.5, -2, -3, 
 
 // fill makes operands whose every element differs from its neighbours in most
 // places, and stores them in registers. kA and kB say where k is in a lane.
-func (x *matrixValues) fill(t *testing.T, r *rand.Rand, w *wave, m mfmaMap, chip string, regs [3]int, fa, fb matrixFormat, kA, kB func(l, e int) int, wide int) {
+func (x *matrixValues) fill(t *testing.T, r *rand.Rand, w *wave, m mfmaMap, chip string, regs [3]int, fa, fb matrixFormat, kA, kB func(l, e int) int, wide, far int) {
 	value := func(f matrixFormat) float64 {
 		if f == formatI8 {
 			return float64(r.IntN(256) - 128)
@@ -211,7 +211,7 @@ func (x *matrixValues) fill(t *testing.T, r *rand.Rand, w *wave, m mfmaMap, chip
 	for block := range m.blocks {
 		for k := range m.k {
 			for i := range m.m {
-				x.a[block][k][i], x.b[block][k][i] = value(fa), value(fb)
+				x.a[block][k][i], x.b[block][k][i] = math.Ldexp(value(fa), far), math.Ldexp(value(fb), -far)
 			}
 		}
 		for i := range m.m {
@@ -271,6 +271,9 @@ type matrixCase struct {
 	bLane      func(lane int) int  // which lane of B stands in for a lane
 	sign       [3]float64
 	scaled     bool
+	// far makes A (or its scales) larger and B smaller by a power of two, so that both
+	// are beyond what products in f32 are exact for.
+	far int
 }
 
 // check runs an instruction with random operands and compares all of D.
@@ -319,7 +322,11 @@ func (mc matrixCase) check(t *testing.T, chip string, inst *matrixInst, seed uin
 	var scales [2][32][4]float64 // by row or column, and block of 32 k
 	w := runWave(t, k, func(w *wave) {
 		w.setExec(r.Uint64() & r.Uint64()) // is ignored
-		x.fill(t, r, w, m, chip, regs, fa, fb, kA, kB, wide)
+		far := mc.far
+		if mc.scaled {
+			far = 0
+		}
+		x.fill(t, r, w, m, chip, regs, fa, fb, kA, kB, wide, far)
 		if !mc.scaled {
 			return
 		}
@@ -328,7 +335,7 @@ func (mc matrixCase) check(t *testing.T, chip string, inst *matrixInst, seed uin
 		for lane := range Lanes {
 			for o, reg := range []int{scaleA, scaleB} {
 				w.v[reg][lane] = r.Uint32() // the bytes that are not chosen are anything
-				exponent := r.IntN(9) - 4
+				exponent := r.IntN(3) - 1 + mc.far - 2*mc.far*o
 				w.v[reg][lane] = w.v[reg][lane]&^(0xff<<(8*which[o])) | uint32(127+exponent)<<(8*which[o])
 				scales[o][lane%m.m][lane/m.m] = math.Ldexp(1, exponent)
 			}
@@ -369,9 +376,6 @@ func (mc matrixCase) check(t *testing.T, chip string, inst *matrixInst, seed uin
 				}
 				want += p
 			}
-			if wide == 32 && !integer { // the sum is exact in f64
-				want = float64(float32(want))
-			}
 			if got := result(w, d, lane, v, wide, integer); got != want {
 				if bad++; bad <= 5 {
 					t.Errorf("%s %s: D[%d,%d] of block %d is %v, want %v", chip, line, i, j, block, got, want)
@@ -402,6 +406,9 @@ func TestMatrixInstructions(t *testing.T) {
 				{}, {accumulate: true}, {agprs: true}, {agprs: true, accumulate: true}, {constant: "0"},
 			} {
 				mc.check(t, chip, m, uint64(10*i+n))
+			}
+			if m.a == formatF32 || m.a == formatBF16 {
+				matrixCase{far: 90}.check(t, chip, m, 3)
 			}
 			switch m.result {
 			case b32:
@@ -487,6 +494,8 @@ func TestMatrixSelectedFormats(t *testing.T) {
 				sel := (ia + 5*ib) % 16
 				mc.mods = fmt.Sprintf("op_sel:[%d,%d,0] op_sel_hi:[%d,%d,0] %s", sel&1, sel>>1&1, sel>>2&1, sel>>3, mc.mods)
 				mc.check(t, "gfx950", m, uint64(ib))
+				mc.far = 100
+				mc.check(t, "gfx950", m, uint64(ib))
 			}
 		}
 	}
@@ -501,24 +510,28 @@ func TestMatrixCodes(t *testing.T) {
 	for code := range 256 {
 		for _, c := range []struct {
 			name string
-			t    *[256]float64
+			t    *[256]float32
 			want float32
 		}{
 			{"fp8", &valuesFP8, num.FromE4M3(byte(code))},
 			{"fp8 fnuz", &valuesFP8FNUZ, num.FromE4M3FNUZ(byte(code))},
 			{"fp4", &valuesFP4, num.FromE2M1(byte(code))},
-			{"e8m0", &scaleValues, num.FromE8M0(byte(code))},
 			// e5m2 is the high byte of an IEEE half; fnuz halves it but for NaN.
 			{"bf8", &valuesBF8, num.FromF16(uint16(code) << 8)},
 		} {
-			if !same(c.t[code], float64(c.want)) {
+			if !same(float64(c.t[code]), float64(c.want)) {
 				t.Errorf("%s code 0x%02x is %v, want %v", c.name, code, c.t[code], c.want)
 			}
 		}
 	}
+	for code, got := range scaleValues {
+		if want := float64(num.FromE8M0(byte(code))); !same(got, want) {
+			t.Errorf("scale %d is %v, want %v", code, got, want)
+		}
+	}
 	for _, c := range []struct {
 		name string
-		t    *[256]float64
+		t    *[256]float32
 		code byte
 		want float64
 	}{
@@ -527,7 +540,7 @@ func TestMatrixCodes(t *testing.T) {
 		{"fp6", &valuesFP6, 0x1f, 7.5}, {"fp6", &valuesFP6, 0x01, 0.125}, {"fp6", &valuesFP6, 0x08, 1}, {"fp6", &valuesFP6, 0x3f, -7.5}, {"fp6", &valuesFP6, 0x20, math.Copysign(0, -1)}, {"fp6", &valuesFP6, 0xdf, 7.5},
 		{"bf6", &valuesBF6, 0x1f, 28}, {"bf6", &valuesBF6, 0x01, 0.0625}, {"bf6", &valuesBF6, 0x0c, 1}, {"bf6", &valuesBF6, 0x3f, -28}, {"bf6", &valuesBF6, 0xcc, 1},
 	} {
-		if !same(c.t[c.code], c.want) {
+		if !same(float64(c.t[c.code]), c.want) {
 			t.Errorf("%s code 0x%02x is %v, want %v", c.name, c.code, c.t[c.code], c.want)
 		}
 	}
@@ -550,13 +563,17 @@ func TestMatrixSpecialValues(t *testing.T) {
 		c                uint32
 		want             uint32
 	}{
-		{"exact products and one rounding", "gfx942", "v_mfma_f32_16x16x4_f32 v[40:43], v8, v24, v[40:43]", f32bits(1+0x1p-23, -1), f32bits(1-0x1p-23, 1), 0, math.Float32bits(-0x1p-46)},
-		{"sums in f64", "gfx942", "v_mfma_f32_16x16x4_f32 v[40:43], v8, v24, v[40:43]", f32bits(0x1p30, 1, -0x1p30, 0), f32bits(1, 1, 1, 1), math.Float32bits(0.5), math.Float32bits(1.5)},
+		{"fused", "gfx942", "v_mfma_f32_16x16x4_f32 v[40:43], v8, v24, v[40:43]", f32bits(1 + 0x1p-23), f32bits(1 - 0x1p-23), math.Float32bits(-1), math.Float32bits(-0x1p-46)},
+		{"rounded once", "gfx942", "v_mfma_f32_16x16x4_f32 v[40:43], v8, v24, v[40:43]", f32bits(1 + 0x1p-23), f32bits(0x1p-24 * (1 - 0x1p-23)), math.Float32bits(1 + 0x1p-23), math.Float32bits(1 + 0x1p-23)},
+		{"sums for rising k", "gfx942", "v_mfma_f32_16x16x4_f32 v[40:43], v8, v24, v[40:43]", f32bits(0x1p24, 1, -0x1p24, 1), f32bits(1, 1, 1, 1), math.Float32bits(1), math.Float32bits(1)},
+		{"f16 sums for rising k", "gfx942", "v_mfma_f32_16x16x16_f16 v[40:43], v[8:9], v[24:25], v[40:43]", []uint32{0x6c00, 0x3c00, 0xec00, 0x3c00}, []uint32{0x6c00, 0x3c00, 0x6c00, 0x3c00}, math.Float32bits(1), math.Float32bits(1)},
 		{"denormal result", "gfx942", "v_mfma_f32_16x16x4_f32 v[40:43], v8, v24, v[40:43]", f32bits(0x1p-100), f32bits(0x1p-40), 0, 1 << 9},
 		{"denormal operand", "gfx942", "v_mfma_f32_16x16x4_f32 v[40:43], v8, v24, v[40:43]", []uint32{1}, f32bits(1), 0, 1},
 		{"denormal C", "gfx950", "v_mfma_f32_16x16x4_f32 v[40:43], v8, v24, v[40:43]", nil, nil, 3, 3},
 		{"overflow", "gfx950", "v_mfma_f32_16x16x4_f32 v[40:43], v8, v24, v[40:43]", f32bits(math.MaxFloat32), f32bits(2), 0, 0x7f800000},
-		{"no overflow inside", "gfx950", "v_mfma_f32_16x16x4_f32 v[40:43], v8, v24, v[40:43]", f32bits(math.MaxFloat32, math.MaxFloat32), f32bits(2, -1), 0, math.Float32bits(math.MaxFloat32)},
+		{"a product beyond f32", "gfx950", "v_mfma_f32_16x16x4_f32 v[40:43], v8, v24, v[40:43]", f32bits(math.MaxFloat32), f32bits(2), math.Float32bits(-math.MaxFloat32), math.Float32bits(math.MaxFloat32)},
+		{"a bf16 product beyond f32", "gfx950", "v_mfma_f32_16x16x16_bf16 v[40:43], v[8:9], v[24:25], v[40:43]", []uint32{0x7f7f}, []uint32{0x4000}, 0xff7f0000, 0x7f7f0000},
+		{"a bf16 product below f32", "gfx950", "v_mfma_f32_16x16x16_bf16 v[40:43], v[8:9], v[24:25], v[40:43]", []uint32{0x0003}, []uint32{0x3700}, 1, 2},
 		{"infinity", "gfx942", "v_mfma_f32_16x16x4_f32 v[40:43], v8, v24, v[40:43]", f32bits(inf), f32bits(-2), 0, 0xff800000},
 		{"infinity by zero", "gfx942", "v_mfma_f32_16x16x4_f32 v[40:43], v8, v24, v[40:43]", f32bits(inf), f32bits(0), 0, 0x7fc00000},
 		{"infinities cancel", "gfx942", "v_mfma_f32_16x16x4_f32 v[40:43], v8, v24, v[40:43]", f32bits(inf, inf), f32bits(1, -1), 0, 0x7fc00000},
@@ -611,7 +628,7 @@ func TestMatrixScaleSpecials(t *testing.T) {
 			t.Errorf("scales %d, %d: 0x%08x, want 0x%08x", c.a, c.b, got, c.want)
 		}
 		// A NaN scale is that of its row or column, zeros included, and of no other.
-		if got, want := w.v[40][1], uint32(0); c.a == 255 && got != quietNaN || c.a != 255 && got != want {
+		if got, want := w.v[40][1], uint32(0); c.a == 255 && got != nan32 || c.a != 255 && got != want {
 			t.Errorf("scales %d, %d: D[0,1] is 0x%08x", c.a, c.b, got)
 		}
 	}

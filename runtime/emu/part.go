@@ -99,7 +99,7 @@ func (c *compiler) sdwaDest() *part {
 var preserving = map[string]bool{
 	"v_fma_f16": true, "v_div_fixup_f16": true, "v_mad_u16": true, "v_mad_i16": true, "v_add_i16": true, "v_sub_i16": true,
 	"v_max3_f16": true, "v_min3_f16": true, "v_med3_f16": true, "v_max3_i16": true, "v_min3_i16": true, "v_med3_i16": true,
-	"v_max3_u16": true, "v_min3_u16": true, "v_med3_u16": true,
+	"v_max3_u16": true, "v_min3_u16": true, "v_med3_u16": true, "v_bitop3_b16": true,
 }
 
 // halves compiles op_sel, which chooses the halves of 16-bit operands: a bit per

@@ -124,15 +124,16 @@ func (m *memorySanitizer) allows(i int, address, size uint64, mode Mode) bool {
 
 func (b *Buffer) at(address uint64) string { return fmt.Sprintf("%s+%d", b.Label, address-b.Address) }
 
-// private tells whether an access is one of arguments or code, or, with no list of
-// buffers, of any memory of the launch.
+// private tells whether an access is one of arguments, packet or code, or, with no
+// list of buffers, of any memory of the launch.
 func (m *memorySanitizer) private(w *wave, address, size uint64, mode Mode) bool {
 	g := w.group
 	r := g.regions.find(address)
 	if r == nil || size > r.hi-address || r.readOnly && mode == ModeWrite {
 		return false
 	}
-	return m.buffers == nil || r.lo == g.kernarg || r.lo == g.k.image.lo
+	return m.buffers == nil || r.lo == g.kernarg || r.lo == g.launch.dispatch ||
+		slices.ContainsFunc(g.k.image, func(code region) bool { return r.lo == code.lo })
 }
 
 // holds finds the longest buffer that has the first byte of an access.

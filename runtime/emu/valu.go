@@ -24,7 +24,7 @@ type valuRow struct {
 
 // gfx950Only are the instructions of the generated table that gfx942 lacks.
 var gfx950Only = []string{
-	"v_cvt_pk_bf16_f32", "v_maximum3_f32", "v_minimum3_f32",
+	"v_cvt_f32_bf16", "v_cvt_pk_bf16_f32", "v_cvt_pk_f16_f32", "v_maximum3_f32", "v_minimum3_f32",
 }
 
 func init() {
@@ -41,7 +41,13 @@ func init() {
 }
 
 // accumulates tells the instructions whose third source is their destination.
-func accumulates(op string) bool { return op == "v_fmac_f32" || op == "v_fmac_f64" }
+func accumulates(op string) bool {
+	switch op {
+	case "v_fmac_f32", "v_fmac_f64", "v_dot2c_i32_i16", "v_dot4c_i32_i8", "v_dot8c_i32_i4":
+		return true
+	}
+	return false
+}
 
 // operation is a vector instruction's operands.
 type operation struct {

@@ -81,30 +81,10 @@ var valuRows = map[string]valuRow{
 			d[i] = min32(a, b)
 		}
 	}},
-	"v_fma_f32": {types: []elem{f32, f32, f32, f32}, narrow: func(d, a, b, c *Vec) {
-		for i := range d {
-			a, b, c := math.Float32frombits(a[i]), math.Float32frombits(b[i]), math.Float32frombits(c[i])
-			d[i] = math.Float32bits(fma32(a, b, c))
-		}
-	}},
-	"v_fmac_f32": {types: []elem{f32, f32, f32, f32}, narrow: func(d, a, b, c *Vec) {
-		for i := range d {
-			a, b, c := math.Float32frombits(a[i]), math.Float32frombits(b[i]), math.Float32frombits(c[i])
-			d[i] = math.Float32bits(fma32(a, b, c))
-		}
-	}},
-	"v_fmamk_f32": {types: []elem{f32, f32, f32, f32}, narrow: func(d, a, b, c *Vec) {
-		for i := range d {
-			a, b, c := math.Float32frombits(a[i]), math.Float32frombits(b[i]), math.Float32frombits(c[i])
-			d[i] = math.Float32bits(fma32(a, b, c))
-		}
-	}},
-	"v_fmaak_f32": {types: []elem{f32, f32, f32, f32}, narrow: func(d, a, b, c *Vec) {
-		for i := range d {
-			a, b, c := math.Float32frombits(a[i]), math.Float32frombits(b[i]), math.Float32frombits(c[i])
-			d[i] = math.Float32bits(fma32(a, b, c))
-		}
-	}},
+	"v_fma_f32":   {types: []elem{f32, f32, f32, f32}, narrow: fmaLoop},
+	"v_fmac_f32":  {types: []elem{f32, f32, f32, f32}, narrow: fmaLoop},
+	"v_fmamk_f32": {types: []elem{f32, f32, f32, f32}, narrow: fmaLoop},
+	"v_fmaak_f32": {types: []elem{f32, f32, f32, f32}, narrow: fmaLoop},
 	"v_max3_f32": {types: []elem{f32, f32, f32, f32}, narrow: func(d, a, b, c *Vec) {
 		for i := range d {
 			a, b, c := math.Float32frombits(a[i]), math.Float32frombits(b[i]), math.Float32frombits(c[i])
@@ -135,12 +115,7 @@ var valuRows = map[string]valuRow{
 			d[i] = math.Float32bits(min(min(a, b), c))
 		}
 	}},
-	"v_div_fixup_f32": {types: []elem{f32, f32, f32, f32}, narrow: func(d, a, b, c *Vec) {
-		for i := range d {
-			a, b, c := a[i], b[i], c[i]
-			d[i] = divFixup32(a, b, c)
-		}
-	}},
+	"v_div_fixup_f32": {types: []elem{f32, f32, f32, f32}, narrow: divFixupLoop},
 	"v_rcp_f32": {types: []elem{f32, f32}, narrow: func(d, a, _, _ *Vec) {
 		for i := range d {
 			a := math.Float32frombits(a[i])
@@ -566,12 +541,7 @@ var valuRows = map[string]valuRow{
 			d[i] = uint32((uint64(a)<<32 | uint64(b)) >> (8 * (c & 3)))
 		}
 	}},
-	"v_perm_b32": {types: []elem{b32, b32, b32, b32}, narrow: func(d, a, b, c *Vec) {
-		for i := range d {
-			a, b, c := a[i], b[i], c[i]
-			d[i] = permute(a, b, c)
-		}
-	}},
+	"v_perm_b32": {types: []elem{b32, b32, b32, b32}, narrow: permuteLoop},
 	"v_bcnt_u32_b32": {types: []elem{b32, b32, b32}, narrow: func(d, a, b, _ *Vec) {
 		for i := range d {
 			a, b := a[i], b[i]
@@ -741,6 +711,18 @@ var valuRows = map[string]valuRow{
 		for i := range d {
 			a, b := a[i], b[i]
 			d[i] = toBF16(a) | toBF16(b)<<16
+		}
+	}},
+	"v_cvt_pk_f16_f32": {types: []elem{b32, f32, f32}, narrow: func(d, a, b, _ *Vec) {
+		for i := range d {
+			a, b := math.Float32frombits(a[i]), math.Float32frombits(b[i])
+			d[i] = toHalf(a) | toHalf(b)<<16
+		}
+	}},
+	"v_cvt_f32_bf16": {types: []elem{f32, bf16}, narrow: func(d, a, _, _ *Vec) {
+		for i := range d {
+			a := a[i] & 0xffff
+			d[i] = a << 16
 		}
 	}},
 	"v_pack_b32_f16": {types: []elem{b32, f16, f16}, narrow: func(d, a, b, _ *Vec) {

@@ -11,11 +11,12 @@ const (
 	f32
 	b16
 	f16
+	bf16
 	b64
 	f64
 )
 
-func (e elem) float() bool { return e == f32 || e == f16 || e == f64 }
+func (e elem) float() bool { return e == f32 || e == f16 || e == bf16 || e == f64 }
 
 // words is the number of registers.
 func (e elem) words() int {
@@ -48,7 +49,9 @@ func (o *Operand) constant(e elem) (uint64, bool) {
 				return 0x3fc45f306dc9c882, true
 			}
 			return math.Float64bits(o.Float), true
-		case f16, b16:
+		case b16, bf16: // LLVM has no such inline constant
+			return 0, false
+		case f16:
 			return uint64(halfConstants[o.Text]), halfConstants[o.Text] != 0
 		}
 		return uint64(inline32(o)), true
@@ -93,7 +96,7 @@ func (c *compiler) vectorSource(i, nth int, e elem) *source {
 	o := c.arg(i)
 	s := &source{n: e.words()}
 	sign := uint32(1) << 31
-	if e == f16 {
+	if e == f16 || e == bf16 {
 		sign = 1 << 15
 	}
 	if (o.Neg || o.Abs) && !e.float() || o.Sext && c.in.Enc != EncSDWA {

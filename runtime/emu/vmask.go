@@ -117,22 +117,17 @@ func divScale(e elem) compile {
 			for i := range p {
 				p[i] = o.src[i].words(w, i)
 			}
-			exec := w.exec()
 			m := uint64(0)
-			for lanes := exec; lanes != 0; lanes &= lanes - 1 {
-				i := bits.TrailingZeros64(lanes) & 63
-				var flag bool
-				if e == f32 {
-					var r float32
-					r, flag = divScale32(math.Float32frombits(p[0][0][i]), math.Float32frombits(p[1][0][i]), math.Float32frombits(p[2][0][i]))
-					w.result[0][i] = math.Float32bits(r)
-				} else {
-					var r float64
-					r, flag = divScale64(float64At(p[0], i), float64At(p[1], i), float64At(p[2], i))
+			if e == f32 {
+				m = divScaleLoop(&w.result[0], p[0][0], p[1][0], p[2][0])
+			} else {
+				for i := range Lanes {
+					r, flag := divScale64(float64At(p[0], i), float64At(p[1], i), float64At(p[2], i))
 					setFloat64(&w.result, i, r)
+					m |= uint64(b2u(flag)) << i
 				}
-				m |= uint64(b2u(flag)) << i
 			}
+			m &= w.exec()
 			o.dst.store(w)
 			w.setS64(flags, m)
 		}
@@ -150,14 +145,12 @@ func divFmas(e elem) compile {
 				p[i] = o.src[i].words(w, i)
 			}
 			flags := w.vcc()
-			for lanes := w.exec(); lanes != 0; lanes &= lanes - 1 {
-				i := bits.TrailingZeros64(lanes) & 63
-				flag := flags>>i&1 != 0
-				if e == f32 {
-					r := divFmas32(math.Float32frombits(p[0][0][i]), math.Float32frombits(p[1][0][i]), math.Float32frombits(p[2][0][i]), flag)
-					w.result[0][i] = math.Float32bits(r)
-				} else {
-					setFloat64(&w.result, i, divFmas64(float64At(p[0], i), float64At(p[1], i), float64At(p[2], i), flag))
+			if e == f32 {
+				// A source may be the destination, which divFmasLoop reads again.
+				divFmasLoop(&w.result[0], p[0][0], p[1][0], p[2][0], flags)
+			} else {
+				for i := range Lanes {
+					setFloat64(&w.result, i, divFmas64(float64At(p[0], i), float64At(p[1], i), float64At(p[2], i), flags>>i&1 != 0))
 				}
 			}
 			o.dst.store(w)

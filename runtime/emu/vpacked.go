@@ -102,8 +102,8 @@ func packedMov(c *compiler) step {
 	c.encodings(EncDefault)
 	d := c.vectorDest(0, 2)
 	low, high := c.bits("op_sel", 2, 0), c.bits("op_sel_hi", 2, 3)
-	if high != 3 && high != 2 {
-		c.fail("op_sel_hi of v_pk_mov_b32 is not supported")
+	if high != 3 {
+		c.fail("op_sel_hi means nothing here")
 	}
 	a := c.pairSource(1, 0, &packed{half: [2]uint32{uint32(low & 1)}})
 	b := c.pairSource(2, 1, &packed{half: [2]uint32{uint32(low >> 1)}})

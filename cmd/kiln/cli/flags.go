@@ -15,13 +15,16 @@ import (
 // KILN_ variable and its default exist.
 type flagDef struct {
 	name     string // --max-new-tokens, and so KILN_MAX_NEW_TOKENS
-	def      any    // default: string, []string, int, uint64, float64 or bool
+	def      any    // default: string, []string, repeated, int, uint64, float64 or bool
 	commands []string
 	required bool
 	arg      string // placeholder in the help text
 	short    string // one-letter form, without the dash
 	doc      string
 }
+
+// repeated is the type of a flag that is given several times, each time one value.
+type repeated []string
 
 // flagTable lists every flag of every command.
 var flagTable = []flagDef{
@@ -83,6 +86,15 @@ var flagTable = []flagDef{
 	{name: "timings", def: false, commands: []string{"compile"}, doc: "say what passes, codegen, LLVM and link took"},
 	{name: "out", def: "", commands: []string{"compile"}, required: true, arg: "OUT.kiln", short: "o", doc: "bundle to write"},
 
+	{name: "device", def: "", commands: []string{"launch"}, required: true, arg: "emu:CHIP", doc: "emu:gfx942 or emu:gfx950"},
+	{name: "hsaco", def: "", commands: []string{"launch"}, required: true, arg: "F", doc: "AMDGPU code object"},
+	{name: "kernel", def: "", commands: []string{"launch"}, required: true, arg: "SYM", doc: "kernel of it"},
+	{name: "grid", def: "", commands: []string{"launch"}, required: true, arg: "X,Y,Z", doc: "work-groups"},
+	{name: "block", def: "", commands: []string{"launch"}, required: true, arg: "X,Y,Z", doc: "work-items of a work-group"},
+	{name: "shared", def: 0, commands: []string{"launch"}, arg: "BYTES", doc: "dynamic LDS, beside what the kernel declares"},
+	{name: "arg", def: repeated{}, commands: []string{"launch"}, arg: "NAME=WHAT", doc: "the kernel's next argument; repeated"},
+	{name: "out", def: "", commands: []string{"launch"}, required: true, arg: "OUT.safetensors", doc: "file to write: what each pointer argument points to after the launch"},
+
 	{name: "bundle", def: "", commands: []string{"view"}, arg: "F.kiln", doc: "show a plan of this bundle"},
 	{name: "entry", def: "", commands: []string{"view"}, arg: "E", doc: "prefill, decode, verify, draft or pack; a graph of FILE.kir if it has several"},
 	{name: "target", def: "", commands: []string{"view"}, arg: "T", doc: "plan and compile for it; if empty: passes only, or the first one of the bundle"},
@@ -112,8 +124,8 @@ var flagTable = []flagDef{
 	{name: "disable-kernel", def: []string{}, commands: kernelCommands, arg: "F,F2", doc: "kernel forms that must not be chosen, as kiln passes lists them"},
 
 	{name: "bundle", def: "", commands: []string{"run", "logits"}, arg: "F.kiln", doc: "run this bundle, compiled for host; if empty, device host compiles what it needs"},
-	{name: "cache-dir", def: "", commands: []string{"run", "logits", "check", "compile", "view", "cache"}, arg: "DIR", doc: "where compiled kernels are kept; if empty: kiln in the user's cache folder"},
-	{name: "llvm", def: "", commands: []string{"run", "logits", "check", "compile", "view", "inspect", "doctor"}, arg: "DIR", doc: "folder of the LLVM programs; if empty: .toolchain/llvm, PATH, then ROCm"},
+	{name: "cache-dir", def: "", commands: []string{"run", "logits", "check", "compile", "launch", "view", "cache"}, arg: "DIR", doc: "where compiled kernels are kept; if empty: kiln in the user's cache folder"},
+	{name: "llvm", def: "", commands: []string{"run", "logits", "check", "compile", "launch", "view", "inspect", "doctor"}, arg: "DIR", doc: "folder of the LLVM programs; if empty: .toolchain/llvm, PATH, then ROCm"},
 }
 
 // envPrefix starts every environment variable of kiln.
@@ -150,6 +162,8 @@ func newFlags(command string, set *pflag.FlagSet) *flags {
 			set.StringP(d.name, d.short, v, d.doc)
 		case []string:
 			set.StringSliceP(d.name, d.short, v, d.doc)
+		case repeated:
+			set.StringArrayP(d.name, d.short, v, d.doc)
 		case int:
 			set.IntP(d.name, d.short, v, d.doc)
 		case uint64:
@@ -260,6 +274,9 @@ func (f *flags) text(name string) string {
 
 // list is the value of a flag that takes several, separated by commas or repeated.
 func (f *flags) list(name string) []string { v, _ := f.set.GetStringSlice(name); return v }
+
+// repeated are the values of a flag that takes one each time.
+func (f *flags) repeated(name string) []string { v, _ := f.set.GetStringArray(name); return v }
 
 func (f *flags) boolean(name string) bool { v, _ := f.set.GetBool(name); return v }
 func (f *flags) number(name string) int   { v, _ := f.set.GetInt(name); return v }

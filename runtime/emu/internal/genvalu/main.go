@@ -14,8 +14,9 @@ import (
 )
 
 // row is an instruction: its mnemonic; the types of the result and of up to three
-// sources; and the result as a Go expression of a, b and c, the sources of one lane.
-// saturated is the expression under the clamp modifier of an integer instruction.
+// sources; and the result as a Go expression of a, b and c, the sources of one lane,
+// or "loop" and the name of a loop written by hand, where that is faster. saturated is
+// the expression under the clamp modifier of an integer instruction.
 type row struct{ op, types, expr, saturated string }
 
 // kind is a type of the tables.
@@ -35,6 +36,7 @@ var kinds = map[string]kind{
 	"u16": {"b16", 1, "uint16(%s)", "uint32(uint16(%s))"},
 	"i16": {"b16", 1, "int16(%s)", "uint32(uint16(%s))"},
 	"f16": {"f16", 1, "fromHalf(%s)", "toHalf(%s)"},
+	"xbf": {"bf16", 1, "%s & 0xffff", "%s"},
 	"x16": {"f16", 1, "uint16(%s)", "uint32(uint16(%s))"},
 	"u64": {"b64", 2, "%s", "%s"},
 	"i64": {"b64", 2, "int64(%s)", "uint64(%s)"},
@@ -61,7 +63,11 @@ func main() {
 					continue
 				}
 				form := [2][2]string{{"narrow", "narrowSaturated"}, {"wide", "wideSaturated"}}[b2i(wide)][i]
-				fmt.Fprintf(&out, ", %s: %s", form, function(types, expr, wide))
+				text, byHand := strings.CutPrefix(expr, "loop ")
+				if !byHand {
+					text = function(types, expr, wide)
+				}
+				fmt.Fprintf(&out, ", %s: %s", form, text)
 			}
 			fmt.Fprint(&out, "},\n")
 		}
