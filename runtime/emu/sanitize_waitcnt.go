@@ -1,9 +1,6 @@
 package emu
 
-import (
-	"slices"
-	"strings"
-)
+import "strings"
 
 // The waitcnt sanitizer: whether the code waits, with s_waitcnt, for what is under
 // way. The emulator itself has nothing to wait for. It reports
@@ -151,9 +148,11 @@ func (x *waitWatcher) registers(w *wave, use *uses, b *scoreboard) {
 			continue
 		}
 		for _, d := range p.writes {
-			for _, s := range slices.Concat(use.reads, use.kept) {
-				if s = w.shifted(s); s.overlaps(d) {
-					x.reports.report(CheckWaitcnt, "pending register", w, x.at, -1, 0, "reads %s, which %s is to write", d.name(), x.reports.where(p.at))
+			for _, list := range [][]span{use.reads, use.kept} {
+				for _, s := range list {
+					if s = w.shifted(s); s.overlaps(d) {
+						x.reports.report(CheckWaitcnt, "pending register", w, x.at, -1, 0, "reads %s, which %s is to write", d.name(), x.reports.where(p.at))
+					}
 				}
 			}
 			for _, s := range use.writes {
