@@ -55,8 +55,10 @@ type Mode uint8
 
 // The modes; they can be joined.
 const (
-	ModeRead  Mode = 1 << iota
-	ModeWrite      // and atomics
+	ModeRead Mode = 1 << iota
+	// ModeWrite allows writes and atomics. Without ModeRead what the launch has written
+	// may be read.
+	ModeWrite
 )
 
 // Buffer is memory that is meant for a launch.
@@ -233,7 +235,7 @@ func (s *Sanitize) observers(k *Kernel, l *Launch) []observer {
 	l.reports = &collector{k: k, l: l, reports: map[reportKey]*collected{}}
 	var all []observer
 	if s.Checks&CheckMemory != 0 {
-		all = append(all, &memorySanitizer{l.reports, sortedBuffers(s.Buffers)})
+		all = append(all, newMemorySanitizer(l.reports, s))
 	}
 	if s.Checks&CheckRace != 0 {
 		all = append(all, newRaceSanitizer(l.reports, s))

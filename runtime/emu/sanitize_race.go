@@ -193,10 +193,11 @@ func (x *raceWatcher) access(w *wave, in *Inst, lane int, address, size uint64, 
 			}
 			continue
 		}
-		if s, ok := u.dataWord(in, word+int(i/4)); ok {
+		if n := word + int(i/4); n < len(u.data) {
+			s := u.data[n]
 			p.wrote[at/64] |= bit
 			p.writes[at] = who
-			p.value[at] = byte(w.v[w.shifted(s).reg][lane&(Lanes-1)] >> dataShift(in) >> (8 * (i % 4)))
+			p.value[at] = byte(w.v[s.reg][lane&(Lanes-1)] >> dataShift(in) >> (8 * (i % 4)))
 		}
 	}
 }

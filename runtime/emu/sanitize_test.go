@@ -47,6 +47,7 @@ func (c sanitizerCase) run(t *testing.T, workers int, shuffle uint64) ([]Report,
 	}
 	k := snippet(t, "gfx950", lines...)
 	d := k.Meta.Descriptor
+	d.ScratchBytes = 16
 	d.Properties, d.Rsrc2 = uint16(object.KernargSegmentPtr), 2<<1|1<<7
 	k.Meta.KernargBytes, k.Meta.Name = 16, "k"
 	arena := make([]byte, caseArena)
@@ -139,7 +140,13 @@ func TestMemorySanitizer(t *testing.T) {
 		{"write of an input", CheckMemory, 1, 1, `
 			global_store_dword v1, v1, s[4:5]`, "write of an input +0xc: writes 4 bytes at ADDRESS, in+0, which is only to be read"},
 		{"read of an output", CheckMemory, 1, 1, `
-			global_load_dword v2, v1, s[6:7] offset:8`, "read of an output +0xc: reads 4 bytes at ADDRESS, out+8, which is only to be written"},
+			global_load_dword v2, v1, s[6:7] offset:8`, "read of an output +0xc: reads 4 bytes at ADDRESS, out+8, which is only to be written, before it has been"},
+		{"read of an output that has been written", CheckMemory, 1, 1, `
+			global_store_dword v1, v1, s[6:7]
+			global_load_dword v2, v1, s[6:7]
+			s_mov_b64 exec, 1
+			global_load_dwordx2 v[2:3], v1, s[6:7] offset:248
+			global_load_dwordx2 v[2:3], v1, s[6:7] offset:252`, "read of an output +0x1c: reads 8 bytes at ADDRESS, out+252"},
 		{"scalar out of bounds", CheckMemory, 1, 1, `
 			s_load_dwordx2 s[8:9], s[4:5], 0xfc`, "out of bounds +0xc: reads 8 bytes at ADDRESS, across the end of in (256 bytes)"},
 		{"scalar in bounds", CheckMemory, 1, 1, `
