@@ -321,6 +321,13 @@ var dagOps = map[string]func(d *dag) *ir.Value{
 	"topk": func(d *dag) *ir.Value {
 		return d.b.Op1("topk", ir.A("k", rapid.IntRange(1, 4).Draw(d.t, "k")), d.pick(ranked(floatTypes...)))
 	},
+	"argmax": func(d *dag) *ir.Value {
+		x := d.pick(of(ir.F32, ir.BF16), func(v *ir.Value) bool { return v.Type.Rank() == 2 })
+		if x == nil {
+			return nil
+		}
+		return rapid.SampledFrom(d.b.Op("argmax", nil, x)).Draw(d.t, "result")
+	},
 	"gather_rows": func(d *dag) *ir.Value {
 		x := d.pick(ranked(valueTypes...))
 		s := shapeOf(x)
