@@ -5,6 +5,8 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+
+	"github.com/kiln-project/kiln/ir"
 )
 
 // Sampling says how the next token is chosen. Temperature 0 is greedy: the
@@ -111,6 +113,46 @@ func (s *Sampler) Next(logits []float32) (int32, error) {
 		}
 	}
 	return int32(ids[last]), nil // rounding left u at 0 or above
+}
+
+// next chooses the token of the first row of a step's outputs; a greedy head has
+// chosen it. What is an error of logits is one of its flags.
+func (s *Sampler) next(out Tensors) (int32, error) {
+	ids, flags := out[greedyIDs], out[greedyFlags]
+	if ids == nil || s.s.Temperature != 0 {
+		logits, err := logitsRow(out)
+		if err != nil {
+			return 0, err
+		}
+		return s.Next(logits)
+	}
+	if flags == nil {
+		return 0, fmt.Errorf("the step has the output %s and no %s", greedyIDs, greedyFlags)
+	}
+	if err := checkFlags(flags.I[0]); err != nil {
+		return 0, err
+	}
+	return int32(ids.I[0]), nil
+}
+
+// checkFlags is checkLogits of what op argmax says of a row.
+func checkFlags(flags int64) error {
+	what := ""
+	switch {
+	case flags == 0:
+		return nil
+	case flags&ir.ArgmaxAllNaN != 0:
+		what = "every logit is NaN"
+	case flags&ir.ArgmaxNaN != 0:
+		what = "a logit is NaN"
+	case flags&ir.ArgmaxHigh != 0:
+		what = "a logit is +Inf"
+	case flags&ir.ArgmaxAllLow != 0:
+		what = "all logits are -Inf"
+	default:
+		what = fmt.Sprintf("the greedy head's flags are %#x", flags)
+	}
+	return fmt.Errorf("%s: the model's output is not usable", what)
 }
 
 // Argmax is the index of the largest value; ties go to the lowest index.

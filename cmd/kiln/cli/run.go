@@ -50,7 +50,11 @@ func runRun(e *env, f *flags, _ []string) error {
 	progress := newProgress(e, f)
 	defer progress.close()
 	progress.say("loading %s", f.text("model"))
-	s, place, err := openModel(e, f, false, progress)
+	need := needLogits
+	if sampling.Temperature == 0 {
+		need = needToken
+	}
+	s, place, err := openModel(e, f, false, need, progress)
 	if err != nil {
 		return err
 	}
