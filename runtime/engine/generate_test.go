@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -227,20 +228,43 @@ func TestNaNWeights(t *testing.T) {
 // checkPoison generates from a prompt of n tokens with one weight NaN.
 func checkPoison(t *testing.T, m *tinyModel, name string, n int) {
 	t.Helper()
-	src := &poisoned{base: CheckpointSource{m.file}, name: name}
-	bad, err := buildModel(m.cfg, tinyOptions(dsv4.Production), src, dsv4.Prefill, dsv4.Decode)
+	for _, greedy := range []bool{false, true} {
+		src := &poisoned{base: CheckpointSource{m.file}, name: name}
+		o := tinyOptions(dsv4.Production)
+		o.Greedy = greedy
+		bad, err := buildModel(m.cfg, o, src, dsv4.Prefill, dsv4.Decode)
+		if err != nil {
+			t.Fatal(err)
+		}
+		e, s := bad.one(t)
+		ids, _, err := e.Generate(t.Context(), s, Request{Prompt: goldenIDs(t, "long")[:n], MaxNew: 2}, nil, func(id int32) error {
+			t.Errorf("greedy head %v: token %d was emitted", greedy, id)
+			return nil
+		})
+		if !src.hit {
+			t.Fatalf("no weight %s was asked for", name)
+		}
+		want := fmt.Sprintf("position %d: ", n-1)
+		if err == nil || !strings.HasPrefix(err.Error(), want) || !strings.Contains(err.Error(), "is NaN: the model's output is not usable") || len(ids) != 0 {
+			t.Errorf("greedy head %v: ids %v, error %v; want none and one about NaN at position %d", greedy, ids, err, n-1)
+		}
+	}
+}
+
+// Greedy heads choose what the logits say, over prefill and decode.
+func TestGenerateByGreedyHeads(t *testing.T) {
+	m := tiny(t, dsv4.Production)
+	o := tinyOptions(dsv4.Production)
+	o.Greedy = true
+	heads, err := buildModel(m.cfg, o, CheckpointSource{m.file}, dsv4.Prefill, dsv4.Decode)
 	if err != nil {
 		t.Fatal(err)
 	}
-	e, s := bad.one(t)
-	ids, _, err := e.Generate(t.Context(), s, Request{Prompt: goldenIDs(t, "long")[:n], MaxNew: 2}, nil, func(id int32) error {
-		t.Errorf("token %d was emitted", id)
-		return nil
-	})
-	if !src.hit {
-		t.Fatalf("no weight %s was asked for", name)
+	if m.layout.Greedy || !heads.layout.Greedy {
+		t.Errorf("layouts say %v and %v", m.layout.Greedy, heads.layout.Greedy)
 	}
-	if err == nil || !strings.Contains(err.Error(), "is NaN: the model's output is not usable") || len(ids) != 0 {
-		t.Errorf("ids %v, error %v; want none and one about NaN", ids, err)
+	r := Request{Prompt: goldenIDs(t, "short")[:37], MaxNew: 10}
+	if want, got := generate(t, m, r), generate(t, heads, r); !slices.Equal(got, want) {
+		t.Errorf("generated %v, want %v", got, want)
 	}
 }
