@@ -129,30 +129,31 @@ func (s *Sampler) next(out Tensors) (int32, error) {
 	if flags == nil {
 		return 0, fmt.Errorf("the step has the output %s and no %s", greedyIDs, greedyFlags)
 	}
-	if err := checkFlags(flags.I[0]); err != nil {
-		return 0, err
+	if f := flags.I[0]; f != 0 {
+		return 0, &GreedyFault{f}
 	}
 	return int32(ids.I[0]), nil
 }
 
-// checkFlags is checkLogits of what op argmax says of a row.
-func checkFlags(flags int64) error {
-	what := ""
+// GreedyFault is a row of logits that a greedy head found no opinion in. Only logits
+// say which token it is.
+type GreedyFault struct {
+	Flags int64 // of op argmax
+}
+
+func (f *GreedyFault) Error() string {
+	what := fmt.Sprintf("the greedy head's flags are %#x", f.Flags)
 	switch {
-	case flags == 0:
-		return nil
-	case flags&ir.ArgmaxAllNaN != 0:
+	case f.Flags&ir.ArgmaxAllNaN != 0:
 		what = "every logit is NaN"
-	case flags&ir.ArgmaxNaN != 0:
+	case f.Flags&ir.ArgmaxNaN != 0:
 		what = "a logit is NaN"
-	case flags&ir.ArgmaxHigh != 0:
+	case f.Flags&ir.ArgmaxHigh != 0:
 		what = "a logit is +Inf"
-	case flags&ir.ArgmaxAllLow != 0:
+	case f.Flags&ir.ArgmaxAllLow != 0:
 		what = "all logits are -Inf"
-	default:
-		what = fmt.Sprintf("the greedy head's flags are %#x", flags)
 	}
-	return fmt.Errorf("%s: the model's output is not usable", what)
+	return what + ": the model's output is not usable"
 }
 
 // Argmax is the index of the largest value; ties go to the lowest index.
