@@ -221,33 +221,35 @@ func TestNaNWeights(t *testing.T) {
 		"embed", "norm", "hc_head_scale", "layers.0.attn.wo_a", "layers.1.attn.attn_sink",
 		"layers.2.attn.compressor.wkv", "layers.4.ffn.experts.*.w2",
 	} {
-		t.Run(name, func(t *testing.T) { checkPoison(t, m, name, 9) })
+		t.Run(name, func(t *testing.T) {
+			checkPoison(t, m, name, 9, false)
+			checkPoison(t, m, name, 9, true)
+		})
 	}
 }
 
-// checkPoison generates from a prompt of n tokens with one weight NaN.
-func checkPoison(t *testing.T, m *tinyModel, name string, n int) {
+// checkPoison generates from a prompt of n tokens with one weight NaN, by logits or
+// by greedy heads.
+func checkPoison(t *testing.T, m *tinyModel, name string, n int, greedy bool) {
 	t.Helper()
-	for _, greedy := range []bool{false, true} {
-		src := &poisoned{base: CheckpointSource{m.file}, name: name}
-		o := tinyOptions(dsv4.Production)
-		o.Greedy = greedy
-		bad, err := buildModel(m.cfg, o, src, dsv4.Prefill, dsv4.Decode)
-		if err != nil {
-			t.Fatal(err)
-		}
-		e, s := bad.one(t)
-		ids, _, err := e.Generate(t.Context(), s, Request{Prompt: goldenIDs(t, "long")[:n], MaxNew: 2}, nil, func(id int32) error {
-			t.Errorf("greedy head %v: token %d was emitted", greedy, id)
-			return nil
-		})
-		if !src.hit {
-			t.Fatalf("no weight %s was asked for", name)
-		}
-		want := fmt.Sprintf("position %d: ", n-1)
-		if err == nil || !strings.HasPrefix(err.Error(), want) || !strings.Contains(err.Error(), "is NaN: the model's output is not usable") || len(ids) != 0 {
-			t.Errorf("greedy head %v: ids %v, error %v; want none and one about NaN at position %d", greedy, ids, err, n-1)
-		}
+	src := &poisoned{base: CheckpointSource{m.file}, name: name}
+	o := tinyOptions(dsv4.Production)
+	o.Greedy = greedy
+	bad, err := buildModel(m.cfg, o, src, dsv4.Prefill, dsv4.Decode)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, s := bad.one(t)
+	ids, _, err := e.Generate(t.Context(), s, Request{Prompt: goldenIDs(t, "long")[:n], MaxNew: 2}, nil, func(id int32) error {
+		t.Errorf("greedy head %v: token %d was emitted", greedy, id)
+		return nil
+	})
+	if !src.hit {
+		t.Fatalf("no weight %s was asked for", name)
+	}
+	want := fmt.Sprintf("position %d: ", n-1)
+	if err == nil || !strings.HasPrefix(err.Error(), want) || !strings.Contains(err.Error(), "is NaN: the model's output is not usable") || len(ids) != 0 {
+		t.Errorf("greedy head %v: ids %v, error %v; want none and one about NaN at position %d", greedy, ids, err, n-1)
 	}
 }
 
