@@ -78,8 +78,9 @@ func (e *Engine) NewSeq(i, perRequest int) (*Seq, error) {
 }
 
 // Step runs a main entry over the feeds, padded to shape, and returns its
-// outputs: logits [O,V], or greedy_ids and greedy_flags [O], and hidden.N [T,C,D]. It does not advance the sequences:
-// Commit does, and not committing undoes the step.
+// outputs: logits [O,V], or greedy_ids and greedy_flags [O], and hidden.N [T,C,D].
+// It does not advance the sequences: Commit does, and not committing undoes the
+// step.
 func (e *Engine) Step(entry string, feeds []Feed, s Shape) (Tensors, error) {
 	in, err := Metadata(e.layout, feeds, s)
 	if err != nil {
