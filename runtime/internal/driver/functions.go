@@ -101,6 +101,7 @@ type functions struct {
 
 // Symbol is a C symbol that the bindings look up.
 type Symbol struct {
+	Function string // of the table: equal for both interfaces
 	Name     string
 	Required bool
 	Since    string // the first HIP version that has it, of one that is not required
@@ -110,7 +111,7 @@ type Symbol struct {
 // function.
 func symbolOf(k Kind, f reflect.StructField) Symbol {
 	since := f.Tag.Get("since")
-	return Symbol{Name: f.Tag.Get(strings.ToLower(k.String())), Required: since == "", Since: since}
+	return Symbol{Function: f.Name, Name: f.Tag.Get(strings.ToLower(k.String())), Required: since == "", Since: since}
 }
 
 // Symbols lists what is looked up in a library of this kind, in the order of the

@@ -78,11 +78,16 @@ type NotFoundError struct {
 }
 
 func (e *NotFoundError) Error() string {
-	var tried []string
-	for _, a := range e.Tried {
-		tried = append(tried, a.Path+" ("+a.Problem+")")
+	var tried strings.Builder
+	for i, a := range e.Tried {
+		tried.WriteString(a.Path)
+		if i+1 < len(e.Tried) && e.Tried[i+1].Problem == a.Problem {
+			tried.WriteString(", ")
+			continue
+		}
+		fmt.Fprintf(&tried, " (%s); ", a.Problem)
 	}
-	return fmt.Sprintf("no %s library could be loaded; tried %s; %s", e.Kind, strings.Join(tried, ", "), libraryRemedy[e.Kind])
+	return fmt.Sprintf("no %s library could be loaded; tried %s%s", e.Kind, &tried, libraryRemedy[e.Kind])
 }
 
 // Open loads the library and looks up its functions; it does not look for a

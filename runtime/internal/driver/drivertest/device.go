@@ -67,7 +67,7 @@ func (c *callbacks) HipInit(flags uintptr) int32 {
 func (c *callbacks) HipDriverGetVersion(to uintptr) int32 { return c.HipRuntimeGetVersion(to) }
 
 func (c *callbacks) HipRuntimeGetVersion(to uintptr) int32 {
-	*int32At(to) = int32(c.fake.release.runtime)
+	*int32At(to) = int32(c.fake.release.number)
 	return 0
 }
 
@@ -130,7 +130,7 @@ func (c *callbacks) HipDeviceGetAttribute(to, attribute, device uintptr) int32 {
 		return codeInvalidDevice
 	}
 	for name, v := range attributeValues {
-		if uintptr(c.fake.nodes["enum "+name]) == attribute {
+		if uintptr(c.fake.headers["enum "+name]) == attribute {
 			*int32At(to) = int32(v)
 			return 0
 		}

@@ -22,13 +22,14 @@ import (
 // Device is a GPU that a Fake pretends to have.
 type Device struct {
 	Name   string
-	Arch   string // gcnArchName: gfx942:sramecc+:xnack-
+	Arch   string // gcnArchName: gfx942:sramecc+:xnack-; of a CUDA device: sm_90
 	Memory int64  // bytes
 }
 
 // Options of a Fake.
 type Options struct {
-	Version string   // of Versions; "" is 6.2
+	Kind    driver.Kind
+	Version string   // of Versions, which are HIP's; "" is 6.2. There is one of CUDA
 	Devices []Device // may be none
 	// Execute runs a kernel. Its error is a fault of the device, which is lost;
 	// nil runs nothing. It must not call the driver.
@@ -40,10 +41,10 @@ type Options struct {
 // Launch is a kernel that a device was told to run.
 type Launch struct {
 	Device      int
-	Object      *object.CodeObject
-	Kernel      *object.Kernel
-	Grid, Block [3]uint32 // workgroups, work-items of one
-	Shared      uint32    // bytes of LDS beyond what the code declares
+	Object      *object.CodeObject // nil on CUDA
+	Kernel      *object.Kernel     // on CUDA its name and parameters only
+	Grid, Block [3]uint32          // workgroups, work-items of one
+	Shared      uint32             // bytes of LDS beyond what the code declares
 	// Kernarg is the argument segment. Hidden arguments in it are zero.
 	Kernarg []byte
 	Graph   bool // as a node, not from a stream
@@ -69,14 +70,13 @@ type Fault struct {
 	Invalidate bool
 }
 
-// Fake is a HIP runtime. Close it after the devices opened through it.
+// Fake is a HIP runtime, or a CUDA driver. Close it after the devices opened through it.
 type Fake struct {
 	Path string // of the library
 
 	options Options
 	release release
 	set     *callbacks
-	file    string
 
 	mu       sync.Mutex
 	handles  map[uintptr]any
@@ -91,7 +91,7 @@ type Fake struct {
 	launches []Launch
 	problems []string
 	props    map[string]Layout // by the symbol that writes them
-	nodes    Layout
+	headers  Layout            // of what is equal in all versions
 }
 
 // memoryBlock is an allocation.
@@ -102,10 +102,7 @@ type memoryBlock struct {
 
 // New makes a fake whose library is a file in a folder.
 func New(dir string, o Options) (*Fake, error) {
-	if o.Version == "" {
-		o.Version = "6.2"
-	}
-	r, err := releaseOf(o.Version)
+	r, err := releaseOf(o.Kind, o.Version)
 	if err != nil {
 		return nil, err
 	}
@@ -118,10 +115,10 @@ func New(dir string, o Options) (*Fake, error) {
 			return nil, err
 		}
 	}
-	f.nodes = f.props["hipGetDevicePropertiesR0600"]
+	f.headers = f.props["hipGetDevicePropertiesR0600"]
 
 	var names []string
-	for _, s := range driver.Symbols(driver.HIP) {
+	for _, s := range driver.Symbols(o.Kind) {
 		if r.has(s.Since) && !slices.Contains(o.Without, s.Name) {
 			names = append(names, s.Name)
 		}
@@ -131,7 +128,7 @@ func New(dir string, o Options) (*Fake, error) {
 		return nil, err
 	}
 	// A name of its own: the loader takes two files of one name for one.
-	out, err := os.CreateTemp(dir, "libamdhip64-fake-*.so")
+	out, err := os.CreateTemp(dir, "lib"+o.Kind.String()+"-fake-*.so")
 	if err != nil {
 		return nil, err
 	}
@@ -238,6 +235,13 @@ func (f *Fake) Open() []string {
 	return list
 }
 
+// Forget drops what is open, as the end of a process does after a device was lost.
+func (f *Fake) Forget() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	clear(f.handles)
+}
+
 // enter is what happens before every call: with a code that is not 0 the call
 // is not made.
 func (f *Fake) enter(name string) int32 {
@@ -307,26 +311,37 @@ func (f *Fake) device() int {
 // callbacks in a process and they are never freed, so they are used again.
 type callbacks struct {
 	fake      *Fake
+	kind      driver.Kind
 	functions map[string]uintptr
 }
 
+// idle are callbacks of fakes that were closed.
 var idle struct {
 	sync.Mutex
-	list []*callbacks
+	list map[driver.Kind][]*callbacks
 }
 
 func takeCallbacks(f *Fake) (*callbacks, error) {
 	idle.Lock()
 	defer idle.Unlock()
-	if n := len(idle.list); n > 0 {
-		c := idle.list[n-1]
-		idle.list = idle.list[:n-1]
+	kind := f.options.Kind
+	if list := idle.list[kind]; len(list) > 0 {
+		c := list[len(list)-1]
+		idle.list[kind] = list[:len(list)-1]
 		c.fake = f
 		return c, nil
 	}
-	c := &callbacks{fake: f, functions: map[string]uintptr{}}
+	// A function of CUDA that differs from HIP's has a method of its own.
+	methods := map[string]string{}
 	for _, s := range driver.Symbols(driver.HIP) {
+		methods[s.Function] = strings.ToUpper(s.Name[:1]) + s.Name[1:]
+	}
+	c := &callbacks{fake: f, kind: kind, functions: map[string]uintptr{}}
+	for _, s := range driver.Symbols(kind) {
 		method := reflect.ValueOf(c).MethodByName(strings.ToUpper(s.Name[:1]) + s.Name[1:])
+		if !method.IsValid() {
+			method = reflect.ValueOf(c).MethodByName(methods[s.Function])
+		}
 		if !method.IsValid() {
 			return nil, fmt.Errorf("the fake does not have %s", s.Name)
 		}
@@ -335,13 +350,13 @@ func takeCallbacks(f *Fake) (*callbacks, error) {
 	return c, nil
 }
 
-// wrap makes a call pass through the lock and through enter, unless it returns a
-// pointer.
+// wrap makes a call pass through the lock and through enter, which the texts of
+// errors do not: they work whatever happened.
 func (c *callbacks) wrap(name string, method reflect.Value) any {
 	return reflect.MakeFunc(method.Type(), func(args []reflect.Value) []reflect.Value {
 		c.fake.mu.Lock()
 		defer c.fake.mu.Unlock()
-		if method.Type().Out(0).Kind() == reflect.Int32 {
+		if !strings.Contains(name, "GetError") {
 			if code := c.fake.enter(name); code != 0 {
 				return []reflect.Value{reflect.ValueOf(code)}
 			}
@@ -354,7 +369,10 @@ func (c *callbacks) give() {
 	idle.Lock()
 	defer idle.Unlock()
 	c.fake = &Fake{lost: codeNotInitialized, calls: map[string]int{}}
-	idle.list = append(idle.list, c)
+	if idle.list == nil {
+		idle.list = map[driver.Kind][]*callbacks{}
+	}
+	idle.list[c.kind] = append(idle.list[c.kind], c)
 }
 
 // sortedKeys keeps what is done to all handles in one order.

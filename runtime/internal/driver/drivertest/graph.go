@@ -12,7 +12,7 @@ func (c *callbacks) launch(call string, function, params, extra uintptr, grid, b
 		return nil, codeInvalidFunction
 	}
 	items := uint64(block[0]) * uint64(block[1]) * uint64(block[2])
-	if slices.Contains(grid[:], 0) || items == 0 || items > maxGroup || int(shared)+k.kernel.LDSBytes > sharedBytes || extra != 0 {
+	if slices.Contains(grid[:], 0) || items == 0 || items > maxGroup || int(shared) > c.fake.maxShared(k) || extra != 0 {
 		return nil, codeInvalidValue
 	}
 	l := &Launch{Device: c.fake.device(), Object: k.object, Kernel: k.kernel, Grid: grid, Block: block, Shared: shared, Kernarg: make([]byte, k.kernel.KernargBytes)}
@@ -100,14 +100,17 @@ func (c *callbacks) HipGraphDestroy(handle uintptr) int32 {
 }
 
 func (c *callbacks) HipGraphAddKernelNode(to, handle, after, count, params uintptr) int32 {
-	const call = "hipGraphAddKernelNode"
+	return c.addKernel("hipGraphAddKernelNode", c.fake.headers, "hipKernelNodeParams", to, handle, after, count, params)
+}
+
+// addKernel reads the struct of a kernel node by its layout.
+func (c *callbacks) addKernel(call string, l Layout, name string, to, handle, after, count, params uintptr) int32 {
 	g, ok := get[*graph](c.fake, call, handle)
 	if !ok {
 		return codeInvalidValue
 	}
-	l := c.fake.nodes
-	b := bytesAt(params, l["sizeof hipKernelNodeParams"])
-	at := func(name string) []byte { return b[l["offset hipKernelNodeParams."+name]:] }
+	b := bytesAt(params, l["sizeof "+name])
+	at := func(field string) []byte { return b[l["offset "+name+"."+field]:] }
 	word := func(name string) uintptr { return uintptr(binary.LittleEndian.Uint64(at(name))) }
 	size := func(name string) (v [3]uint32) {
 		for i := range v {

@@ -3,18 +3,32 @@ package drivertest
 import (
 	"bytes"
 	"encoding/binary"
+	"slices"
 
 	"github.com/kiln-project/kiln/codegen/object"
 )
 
-// module is a loaded code object. Its memory is the caller's, as in ROCm.
-type module struct{ object *object.CodeObject }
+// module is a loaded code object, whose memory is the caller's, as in ROCm; or PTX.
+type module struct {
+	object  *object.CodeObject
+	kernels []object.Kernel
+}
 
 // kernel is a function handle, which belongs to a module and is not given back.
 type kernel struct {
 	module uintptr
 	object *object.CodeObject
 	kernel *object.Kernel
+	// dynamic is how much LDS a launch may add; 0 if the kernel did not ask.
+	dynamic int
+}
+
+// maxShared is how much LDS a launch of the kernel may add.
+func (f *Fake) maxShared(k *kernel) int {
+	if k.dynamic > 0 {
+		return k.dynamic
+	}
+	return sharedBytes - k.kernel.LDSBytes
 }
 
 // imageBytes is the length of an ELF file in memory: nothing else tells it. The
@@ -45,7 +59,7 @@ func (c *callbacks) HipModuleLoadData(to, image uintptr) int32 {
 	if err != nil || !file.Object.Target.RunsOn(device) {
 		return codeNoBinaryForGPU
 	}
-	*wordAt(to) = c.fake.put(&module{file.Object})
+	*wordAt(to) = c.fake.put(&module{file.Object, file.Object.Kernels})
 	return 0
 }
 
@@ -67,11 +81,12 @@ func (c *callbacks) HipModuleGetFunction(to, handle, name uintptr) int32 {
 	if !ok {
 		return codeInvalidHandle
 	}
-	k, err := m.object.Kernel(textAt(name))
-	if err != nil {
+	text := textAt(name)
+	at := slices.IndexFunc(m.kernels, func(k object.Kernel) bool { return k.Name == text })
+	if at < 0 {
 		return codeNotFound
 	}
-	*wordAt(to) = c.fake.put(&kernel{handle, m.object, k})
+	*wordAt(to) = c.fake.put(&kernel{module: handle, object: m.object, kernel: &m.kernels[at]})
 	return 0
 }
 
@@ -94,7 +109,7 @@ func (c *callbacks) HipFuncGetAttribute(to, attribute, handle uintptr) int32 {
 		"SHARED_SIZE_BYTES":             k.kernel.LDSBytes,
 		"LOCAL_SIZE_BYTES":              k.kernel.ScratchBytes,
 		"NUM_REGS":                      k.kernel.VGPRs,
-		"MAX_DYNAMIC_SHARED_SIZE_BYTES": sharedBytes - k.kernel.LDSBytes,
+		"MAX_DYNAMIC_SHARED_SIZE_BYTES": c.fake.maxShared(k),
 	} {
 		if uintptr(l["enum HIP_FUNC_ATTRIBUTE_"+name]) == attribute {
 			*int32At(to) = int32(v)

@@ -5,12 +5,14 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/kiln-project/kiln/runtime/internal/driver"
 )
 
-// release is a version of HIP that a Fake can be.
+// release is a version that a Fake can be.
 type release struct {
-	name    string
-	runtime int // what hipRuntimeGetVersion says
+	name   string
+	number int // what hipRuntimeGetVersion says, cuDriverGetVersion
 }
 
 // releases: the number of 5.2 is Debian's; of the others the build is left out.
@@ -31,7 +33,19 @@ func Versions() []string {
 	return list
 }
 
-func releaseOf(version string) (release, error) {
+// cudaRelease is the version of a fake CUDA driver.
+var cudaRelease = release{"13.0", 13000}
+
+func releaseOf(kind driver.Kind, version string) (release, error) {
+	if kind == driver.CUDA {
+		if version != "" && version != cudaRelease.name {
+			return release{}, fmt.Errorf("no fake CUDA %q: have %s", version, cudaRelease.name)
+		}
+		return cudaRelease, nil
+	}
+	if version == "" {
+		version = "6.2"
+	}
 	at := slices.IndexFunc(releases, func(r release) bool { return r.name == version })
 	if at < 0 {
 		return release{}, fmt.Errorf("no fake HIP %q: have %s", version, strings.Join(Versions(), ", "))
