@@ -82,7 +82,7 @@ func (d *Device) serve(started chan<- struct{}) {
 	defer runtime.UnlockOSThread()
 	defer close(d.done)
 	defer d.closed.Store(true) // also if a job ends the goroutine
-	d.thread = threadID()
+	d.thread = ThreadID()
 	close(started)
 	for !d.closed.Load() {
 		j := <-d.jobs
@@ -91,7 +91,7 @@ func (d *Device) serve(started chan<- struct{}) {
 }
 
 // current tells whether the caller is on the device's thread.
-func (d *Device) current() bool { return threadID() == d.thread && !d.closed.Load() }
+func (d *Device) current() bool { return ThreadID() == d.thread && !d.closed.Load() }
 
 // Do runs f on the device's thread: several calls in a row, without a change of
 // threads between them. Methods of the device and its objects may be called in f;

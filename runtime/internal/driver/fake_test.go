@@ -19,6 +19,9 @@ var mi300 = drivertest.Device{Name: "AMD Instinct MI300X", Arch: "gfx942:sramecc
 // done that a real driver punishes.
 func newFake(t *testing.T, o drivertest.Options) *drivertest.Fake {
 	t.Helper()
+	if err := drivertest.Supported(); err != nil {
+		t.Skip(err)
+	}
 	f, err := drivertest.New(t.TempDir(), o)
 	if err != nil {
 		t.Fatal(err)

@@ -125,16 +125,14 @@ func TestOutOfMemory(t *testing.T) {
 func TestDeviceLost(t *testing.T) {
 	for way, run := range ways {
 		t.Run(way, func(t *testing.T) {
-			f, err := drivertest.New(t.TempDir(), drivertest.Options{Devices: []drivertest.Device{mi300}, Execute: func(l *drivertest.Launch) error {
+			f := newFake(t, drivertest.Options{Devices: []drivertest.Device{mi300}, Execute: func(l *drivertest.Launch) error {
 				_, err := l.Memory(16, 4) // an address that is not mapped
 				return err
 			}})
-			check(t, err)
-			defer f.Close()
 			d := openDevice(t, f)
 			c := newChain(t, d)
 			s := must[*driver.Stream](t)(d.NewStream())
-			err = run(d, s, c.sequence)
+			err := run(d, s, c.sequence)
 			if !errors.Is(err, driver.ErrDeviceLost) || !strings.Contains(err.Error(), "error 700 hipErrorIllegalAddress; a kernel used an address that is not mapped") {
 				t.Errorf("error %v", err)
 			}
@@ -149,6 +147,7 @@ func TestDeviceLost(t *testing.T) {
 			if f.Calls("hipMalloc") != calls || f.Calls("hipFree") != 0 || f.Calls("hipStreamDestroy") > 1 {
 				t.Error("the driver was called after the device was lost")
 			}
+			check(t, f.Forget())
 		})
 	}
 }

@@ -2,5 +2,5 @@ package driver
 
 import "syscall"
 
-// threadID identifies the operating system thread that calls it.
-func threadID() int { return syscall.Gettid() }
+// ThreadID identifies the operating system thread that calls it.
+func ThreadID() int { return syscall.Gettid() }

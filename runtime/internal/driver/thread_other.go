@@ -2,5 +2,5 @@
 
 package driver
 
-// threadID is never the number of a device's thread: no device opens here.
-func threadID() int { return -1 }
+// ThreadID is never the number of a device's thread: no device opens here.
+func ThreadID() int { return -1 }

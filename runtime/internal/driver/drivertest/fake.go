@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -100,22 +101,35 @@ type memoryBlock struct {
 	device int // -1: of the host
 }
 
+// Supported is an error where there are no fakes: their libraries are machine code.
+func Supported() error {
+	if runtime.GOOS != "linux" || runtime.GOARCH != "amd64" {
+		return fmt.Errorf("the fake driver's library is for linux/amd64, this is %s/%s", runtime.GOOS, runtime.GOARCH)
+	}
+	return nil
+}
+
 // New makes a fake whose library is a file in a folder.
 func New(dir string, o Options) (*Fake, error) {
+	if err := Supported(); err != nil {
+		return nil, err
+	}
 	r, err := releaseOf(o.Kind, o.Version)
 	if err != nil {
 		return nil, err
 	}
 	f := &Fake{
 		options: o, release: r, handles: map[uintptr]any{}, next: 0x1000, blocks: map[uintptr]*memoryBlock{},
-		current: map[int]int{}, threads: map[int]bool{}, calls: map[string]int{}, props: map[string]Layout{},
+		current: map[int]int{}, threads: map[int]bool{}, calls: map[string]int{},
 	}
-	for symbol, version := range map[string]string{"hipGetDeviceProperties": "5.2.3", "hipGetDevicePropertiesR0600": "6.2.2"} {
-		if f.props[symbol], err = LayoutOf(version); err != nil {
-			return nil, err
-		}
+	older, err := LayoutOf("5.2.3")
+	if err != nil {
+		return nil, err
 	}
-	f.headers = f.props["hipGetDevicePropertiesR0600"]
+	if f.headers, err = LayoutOf("6.2.2"); err != nil {
+		return nil, err
+	}
+	f.props = map[string]Layout{"hipGetDeviceProperties": older, "hipGetDevicePropertiesR0600": f.headers}
 
 	var names []string
 	for _, s := range driver.Symbols(o.Kind) {
@@ -161,13 +175,8 @@ func New(dir string, o Options) (*Fake, error) {
 func (f *Fake) Close() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	var errs []error
-	for _, b := range f.blocks {
-		errs = append(errs, syscall.Munmap(b.bytes))
-	}
-	f.blocks = nil
 	f.set.give()
-	return errors.Join(errs...)
+	return f.unmap()
 }
 
 // Inject adds a fault.
@@ -236,10 +245,21 @@ func (f *Fake) Open() []string {
 }
 
 // Forget drops what is open, as the end of a process does after a device was lost.
-func (f *Fake) Forget() {
+func (f *Fake) Forget() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	clear(f.handles)
+	return f.unmap()
+}
+
+// unmap gives all memory back.
+func (f *Fake) unmap() error {
+	var errs []error
+	for _, address := range sortedKeys(f.blocks) {
+		errs = append(errs, syscall.Munmap(f.blocks[address].bytes))
+	}
+	clear(f.blocks)
+	return errors.Join(errs...)
 }
 
 // enter is what happens before every call: with a code that is not 0 the call
@@ -292,7 +312,8 @@ func get[T any](f *Fake, call string, handle uintptr) (T, bool) {
 
 // memory is n bytes at an address, or nil if they are not inside an allocation.
 func (f *Fake) memory(address, n uintptr) []byte {
-	for base, b := range f.blocks {
+	for _, base := range sortedKeys(f.blocks) {
+		b := f.blocks[base]
 		if address >= base && address-base <= uintptr(len(b.bytes)) && n <= uintptr(len(b.bytes))-(address-base) {
 			return b.bytes[address-base : address-base+n]
 		}
@@ -302,7 +323,7 @@ func (f *Fake) memory(address, n uintptr) []byte {
 
 // device is the one that is current on the calling thread.
 func (f *Fake) device() int {
-	thread := syscall.Gettid()
+	thread := driver.ThreadID()
 	f.threads[thread] = true
 	return f.current[thread]
 }

@@ -4,9 +4,11 @@ import (
 	"encoding/binary"
 	"syscall"
 	"unsafe"
+
+	"github.com/kiln-project/kiln/runtime/internal/driver"
 )
 
-func (f *Fake) setDevice(device int) { f.current[syscall.Gettid()] = device }
+func (f *Fake) setDevice(device int) { f.current[driver.ThreadID()] = device }
 
 // used is how many bytes of a device are allocated.
 func (f *Fake) used(device int) int64 {
@@ -30,7 +32,7 @@ func (f *Fake) allocate(to, n uintptr, device int) int32 {
 	if device >= 0 && int64(n) > f.options.Devices[device].Memory-f.used(device) {
 		return codeOutOfMemory
 	}
-	b, err := syscall.Mmap(-1, 0, int(n), syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_PRIVATE|syscall.MAP_ANON|syscall.MAP_NORESERVE)
+	b, err := syscall.Mmap(-1, 0, int(n), syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_PRIVATE|syscall.MAP_ANON)
 	if err != nil {
 		return codeOutOfMemory
 	}
