@@ -36,10 +36,10 @@ func Load(d *Device, label string, data []byte) (*Module, error) {
 	switch {
 	case err != nil:
 		return nil, refuse("%w: %w; compile with --target %s", ErrWrongImage, err, device)
-	case code.Relocatable:
-		return nil, refuse("%w: the code object for %s is not linked", ErrWrongImage, code.Target)
 	case len(code.Undefined) > 0:
 		return nil, refuse("%w: undefined symbols %s", ErrWrongImage, strings.Join(code.Undefined, ", "))
+	case code.Relocatable:
+		return nil, refuse("%w: the code object for %s is not linked", ErrWrongImage, code.Target)
 	}
 	m, err := d.LoadModule(label, code.Data)
 	if err != nil {

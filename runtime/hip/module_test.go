@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/kiln-project/kiln/codegen/object"
 	"github.com/kiln-project/kiln/runtime/internal/driver/drivertest"
 )
 
@@ -136,6 +137,12 @@ func TestLoadRule(t *testing.T) {
 
 func TestLoadRefuses(t *testing.T) {
 	const objects = "../../codegen/object/testdata/"
+	withDevice(t, "gfx942:sramecc+:xnack-", func(d *Device, fake *drivertest.Fake) {
+		_, err := Load(d, "m", readFile(t, objects+"undefined.o"))
+		if want := "code is not for this device: undefined symbols "; !errors.Is(err, ErrWrongImage) || !strings.Contains(err.Error(), want) {
+			t.Errorf("error %v, want %s", err, want)
+		}
+	})
 	withDevice(t, "gfx950:sramecc+:xnack-", func(d *Device, fake *drivertest.Fake) {
 		for file, want := range map[string]string{
 			objects + "fixture.gfx950.o": "the code object for gfx950 is not linked",
@@ -226,6 +233,19 @@ func TestKernel(t *testing.T) {
 			t.Errorf("launched %+v", l)
 		}
 	})
+}
+
+// A kernel that was compiled for one size of workgroup.
+func TestRequiredWorkgroup(t *testing.T) {
+	k := &Kernel{Meta: &object.Kernel{Name: "k", MaxWorkgroup: 256, RequiredWorkgroup: []int{64, 4, 1}}}
+	one := [3]uint32{1, 1, 1}
+	if _, err := k.Launch(one, [3]uint32{64, 4, 1}, 0, nil); err != nil {
+		t.Error(err)
+	}
+	_, err := k.Launch(one, [3]uint32{256, 1, 1}, 0, nil)
+	if want := "kernel k: block [256 1 1]: compiled for [64 4 1]"; err == nil || err.Error() != want {
+		t.Errorf("error %v, want %s", err, want)
+	}
 }
 
 func TestOpenWithoutLibrary(t *testing.T) {

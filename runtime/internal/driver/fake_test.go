@@ -152,7 +152,7 @@ func newChain(t *testing.T, d *driver.Device) *chain {
 	var list []driver.Launch
 	for i := range chainLength {
 		args := addArgs(c.buffers[i].Address(), c.buffers[i+1].Address(), c.buffers[i+2].Address(), chainFloats)
-		list = append(list, driver.Launch{Function: f, Grid: [3]uint32{1, 1, 1}, Block: [3]uint32{256, 1, 1}, Args: args, Params: addParams})
+		list = append(list, driver.Launch{Function: f, Grid: [3]uint32{1, 1, 1}, Block: [3]uint32{256, 1, 1}, Shared: uint32(64 * i), Args: args, Params: addParams})
 	}
 	c.sequence = must[*driver.Sequence](t)(d.Prepare(list))
 	// Prepare has copied them.

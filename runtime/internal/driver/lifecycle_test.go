@@ -89,9 +89,9 @@ func TestMemory(t *testing.T) {
 	check(t, d.Do(func() error { // several calls without a change of threads
 		return errors.Join(
 			s.Fill(a, 0, 64, '.'), s.Fill32(a, 8, 2, 'x'<<24|'y'<<16|'z'<<8|'w'), s.Upload(a, 32, p, 2, 4), s.Copy(b, 0, a, 4, 60),
-			s.Fill(b, 60, 4, '!'), s.Download(p, 10, b, 0, 40), s.Sync())
+			s.Fill(b, 60, 4, '!'), s.Download(p, 10, b, 4, 40), s.Sync())
 	}))
-	if got := string(p.Bytes()[:50]); got != "0123456789....wzyxwzyx................2345........" {
+	if got := string(p.Bytes()[:50]); got != "0123456789wzyxwzyx................2345............" {
 		t.Errorf("got %q", got)
 	}
 	got := make([]byte, 8)
@@ -157,6 +157,10 @@ func TestLeakAndUse(t *testing.T) {
 		t.Errorf("error %v, want %s", err, want)
 	}
 	check(t, g.Close())
+	want = "module add is in use by executable graph (built): close that first"
+	if err := c.module.Close(); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("error %v, want %s", err, want)
+	}
 	if err := s.Replay(e); err != nil {
 		t.Errorf("an executable needs its graph: %v", err)
 	}
