@@ -57,6 +57,12 @@ var arrows = []arrow{
 	{folder: "runtime/host", ours: []string{"codegen/plan", "codegen/object", "runtime/device"}, external: []string{
 		"github.com/ebitengine/purego", "golang.org/x/sys/cpu",
 	}},
+	// The bindings of GPU drivers know nothing of plans: they load code and launch
+	// kernels. Of the two vendors only one has code objects to read.
+	{folder: "runtime/internal/driver", external: []string{"github.com/ebitengine/purego"}},
+	{folder: "runtime/internal/driver/drivertest", ours: []string{"codegen/object", "runtime/internal/driver"}, external: []string{"github.com/ebitengine/purego"}},
+	{folder: "runtime/hip", ours: []string{"codegen/object", "runtime/internal/driver"}},
+	{folder: "runtime/cuda", ours: []string{"runtime/internal/driver"}},
 	{folder: "runtime/weights", ours: []string{"ir/num"}},
 	{folder: "runtime/tokenizer", ours: []string{"ir/num"}, external: []string{"github.com/dlclark/regexp2"}},
 
@@ -278,6 +284,14 @@ func TestViolation(t *testing.T) {
 		{"cmd/kiln/cli", "golang.org/x/tools/go/analysis", true},
 		{"examples/pass", own("passes"), false},
 		{"runtime/hip", "C", true},
+		{"runtime/hip", own("codegen/object"), false},
+		{"runtime/hip", own("codegen/plan"), true},
+		{"runtime/hip", "github.com/ebitengine/purego", true},
+		{"runtime/cuda", own("runtime/internal/driver"), false},
+		{"runtime/cuda", own("codegen/object"), true},
+		{"runtime/internal/driver", "github.com/ebitengine/purego", false},
+		{"runtime/internal/driver", own("codegen/object"), true},
+		{"runtime/internal/driver/drivertest", own("codegen/object"), false},
 		{".", own("ir"), true},
 		{".", "fmt", false},
 		{"ir", module, true},

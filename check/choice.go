@@ -10,6 +10,9 @@ import (
 	"github.com/kiln-project/kiln/ir/metric"
 )
 
+// chooses lists the primitives whose results are choices.
+var chooses = map[string]bool{"topk": true, "argmax": true}
+
 // choice judges the ids that a device chose where they are not the evaluator's,
 // and evaluates the op's other results for the device's choice. It returns why the
 // choice is not valid, or "".
@@ -20,7 +23,7 @@ func (o *oneOp) choice(args []*eval.Tensor, got *eval.Tensor) (forced []*eval.Te
 	}
 	var top *ir.Op
 	for _, op := range e.Ops {
-		if op.Def.Name == "topk" {
+		if chooses[op.Def.Name] {
 			if top != nil {
 				return nil, "", fmt.Errorf("%s chooses twice: its choice cannot be judged", o.def.Name)
 			}
@@ -28,10 +31,10 @@ func (o *oneOp) choice(args []*eval.Tensor, got *eval.Tensor) (forced []*eval.Te
 		}
 	}
 	if top == nil {
-		return nil, "", fmt.Errorf("%s has the limit %q and no topk in its decomposition", o.def.Name, ir.Limit{Kind: ir.ByChoice})
+		return nil, "", fmt.Errorf("%s has the limit %q and no topk or argmax in its decomposition", o.def.Name, ir.Limit{Kind: ir.ByChoice})
 	}
 	tolerance := metric.F32Noise
-	if o.def.Name == "topk" { // the scores are operands, not computed
+	if o.def == top.Def { // the scores are operands, not computed
 		tolerance = 0
 	}
 	e.Outputs = append(e.Outputs, ir.Output{Name: "scores", Value: top.Args[0]})
@@ -40,14 +43,29 @@ func (o *oneOp) choice(args []*eval.Tensor, got *eval.Tensor) (forced []*eval.Te
 	if err != nil {
 		return nil, "", err
 	}
-	if why = valid(scores["scores"], got, tolerance); why != "" {
+	judged := got
+	if top.Def.Name == "argmax" {
+		judged = asTop1(scores["scores"], got)
+	}
+	if why = valid(scores["scores"], judged, tolerance); why != "" {
 		return nil, why, nil
 	}
-	// The rest of the decomposition, with the choice as an input.
-	ops := slices.DeleteFunc(slices.Clone(e.Ops), func(op *ir.Op) bool { return op == top })
+	// The rest of the decomposition, with the choice as an input. Results beside the
+	// choice do not depend on it: a copy of the op makes them.
+	at := slices.Index(e.Ops, top)
+	e.Ops = slices.Delete(slices.Clone(e.Ops), at, at+1)
+	if len(top.Results) > 1 {
+		rest := *top
+		rest.Results = slices.Clone(top.Results)
+		rest.Results[0] = &ir.Value{Kind: ir.OpResult, Type: top.Results[0].Type, Op: &rest}
+		for _, r := range rest.Results[1:] {
+			r.Op = &rest
+		}
+		e.Ops = slices.Insert(e.Ops, at, &rest)
+	}
 	chosen := top.Results[0]
 	chosen.Kind, chosen.Name, chosen.Op, chosen.Index = ir.InputValue, "chosen", nil, 0
-	e.Ops, e.Inputs = ops, append(e.Inputs, chosen)
+	e.Inputs = append(e.Inputs, chosen)
 	in.Inputs["chosen"] = got
 	out, err := runGraph(e, in)
 	if err != nil {
@@ -55,6 +73,23 @@ func (o *oneOp) choice(args []*eval.Tensor, got *eval.Tensor) (forced []*eval.Te
 	}
 	return o.results(out, nil), "", nil
 }
+
+// asTop1 is a choice of argmax as that of topk with k = 1: id 0 of a row in which
+// nothing can be chosen is no choice.
+func asTop1(scores, ids *eval.Tensor) *eval.Tensor {
+	top := ids.Clone()
+	top.Shape = append(slices.Clone(ids.Shape), 1)
+	n := scores.Shape[1]
+	for row, id := range ids.I {
+		if id == 0 && !slices.ContainsFunc(scores.F[row*n:(row+1)*n], canBeChosen) {
+			top.I[row] = -1
+		}
+	}
+	return top
+}
+
+// canBeChosen reports whether a score is a number above -Inf.
+func canBeChosen(x float32) bool { return x == x && !math.IsInf(float64(x), -1) }
 
 func runGraph(g *ir.Graph, in Values) (map[string]*eval.Tensor, error) {
 	p, err := eval.Compile(g, eval.NewConsts(nil))
@@ -80,7 +115,6 @@ func valid(scores, ids *eval.Tensor, tolerance float64) string {
 }
 
 func validRow(s []float32, chosen []int64, tolerance float64) string {
-	can := func(x float32) bool { return x == x && !math.IsInf(float64(x), -1) }
 	// after reports whether id b may come after id a.
 	after := func(a, b int) bool {
 		if s[a] == s[b] {
@@ -90,7 +124,7 @@ func validRow(s []float32, chosen []int64, tolerance float64) string {
 	}
 	free := 0
 	for _, x := range s {
-		if can(x) {
+		if canBeChosen(x) {
 			free++
 		}
 	}
@@ -103,7 +137,7 @@ func validRow(s []float32, chosen []int64, tolerance float64) string {
 			continue
 		case id < 0 || int(id) >= len(s) || taken[int(id)]:
 			return fmt.Sprintf("id %d is outside of the %d scores, or there twice", id, len(s))
-		case !can(s[id]):
+		case !canBeChosen(s[id]):
 			return fmt.Sprintf("the score of id %d is %v", id, s[id])
 		case i > 0 && !after(int(chosen[i-1]), int(id)):
 			return fmt.Sprintf("id %d (score %v) comes before id %d (score %v)", chosen[i-1], s[chosen[i-1]], id, s[id])
@@ -111,7 +145,7 @@ func validRow(s []float32, chosen []int64, tolerance float64) string {
 		taken[int(id)] = true
 	}
 	for id, x := range s {
-		if taken[id] || !can(x) {
+		if taken[id] || !canBeChosen(x) {
 			continue
 		}
 		for _, c := range chosen {

@@ -81,6 +81,57 @@ func TestChoiceOfTheGate(t *testing.T) {
 	}
 }
 
+// A choice of linear_argmax is held to the scores of its rows; flags do not depend
+// on it.
+func TestChoiceOfTheGreedyHead(t *testing.T) {
+	b := ir.NewBuilder("g")
+	x, w := b.Input("x", ir.T(ir.BF16, ir.Int(4), ir.Int(2))), b.Input("w", ir.T(ir.BF16, ir.Int(3), ir.Int(2)))
+	var list oneOps
+	o, err := list.of(b.Op("linear_argmax", nil, x, w)[0].Op)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tensor := func(v []float32, shape ...int) *eval.Tensor {
+		x, err := eval.FromF32(ir.BF16, v, shape...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return x
+	}
+	nan := float32(math.NaN())
+	// Scores 1, 1 + 2^-20, 0; then all the same; then none.
+	args := []*eval.Tensor{tensor([]float32{1, 1, 0, 0, nan, nan, 1, 0}, 4, 2), tensor([]float32{1, 0, 1, 1.0 / (1 << 20), 0, 0}, 3, 2)}
+	want, err := o.evaluate(args)
+	if err != nil || !slices.Equal(want[0].I, []int64{1, 0, 0, 0}) || !slices.Equal(want[1].I, []int64{0, 0, ir.ArgmaxNaN | ir.ArgmaxAllNaN, 0}) {
+		t.Fatalf("chosen %v, error %v", want, err)
+	}
+	for _, tc := range []struct {
+		ids []int64
+		why string // part of it; "": valid
+	}{
+		{[]int64{1, 0, 0, 0}, ""},
+		{[]int64{0, 0, 0, 0}, ""}, // within the tolerance
+		{[]int64{2, 0, 0, 0}, "id 2 (score 0) is chosen before"},
+		{[]int64{1, 1, 0, 0}, "is chosen before id 0"}, // a tie
+		{[]int64{1, 0, 1, 0}, "the score of id 1 is NaN"},
+		{[]int64{1, 0, 0, 3}, "outside"},
+		{[]int64{1, 0, 0, -1}, "is empty"},
+	} {
+		got := want[0].Clone()
+		copy(got.I, tc.ids)
+		forced, why, err := o.choice(args, got)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if (why == "") != (tc.why == "") || !strings.Contains(why, tc.why) {
+			t.Errorf("ids %v: %q, want %q", tc.ids, why, tc.why)
+		}
+		if tc.why == "" && (!slices.Equal(forced[0].I, tc.ids) || !slices.Equal(forced[1].I, want[1].I)) {
+			t.Errorf("ids %v: forced %v", tc.ids, forced)
+		}
+	}
+}
+
 // What is left out names ops and cases that there are.
 func TestUnfair(t *testing.T) {
 	for op, cases := range unfair {

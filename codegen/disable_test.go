@@ -150,6 +150,17 @@ weight @w : bf16[6,4]
 output y = %0
 output z = %1
 output w = %2
+graph @argmax
+input %x : f32[2,4]
+%0, %1 = argmax %x : i32[2], i32[2]
+output y = %0
+output z = %1
+graph @linear_argmax
+input %x : bf16[2,4]
+weight @w : bf16[6,4]
+%0, %1 = linear_argmax %x, @w : i32[2], i32[2]
+output y = %0
+output z = %1
 graph @recode_fnuz
 input %x : f8e4m3[128,128] block(128,128) scale e8m0
 %0 = recode_fnuz %x : f8e4m3fnuz[128,128] block(128,128) scale e8m0

@@ -10,6 +10,7 @@ var Table = []Pass{
 	{Name: "hoist-rope", Doc: "Gathers rows of rope tables once per step and distinct position vector, at the top of the graph.", Graph: hoistRope},
 	{Name: "fuse-rope", Doc: "Makes one op of a row's norm, rope, Hadamard rotation and cache rounding.", Graph: fuseRope},
 	{Name: "fuse-topk", Doc: "Makes one op of topk and the rows that it chooses.", Graph: fuseTopK},
+	{Name: "fuse-head-argmax", Doc: "Makes one op of the head's product and the argmax of its rows; logits are not stored.", Graph: fuseHeadArgmax},
 	{Name: "share-quant", Doc: "Quantises activations once for all products that read them.", Graph: shareQuant},
 	{Name: "cse", Doc: "Computes equal values once.", Graph: cse},
 	{Name: "dce", Doc: "Drops ops whose results nothing uses.", Graph: dce},

@@ -10,7 +10,7 @@ import (
 // ruled are the passes that apply rules, in the order of the table; each has one
 // place in each layer of layeredModule. share-quant, which has no rules, makes what
 // fuse-norm-quant fuses.
-var ruled = []string{"fold", "fuse-qkv", "fuse-rope", "fuse-topk", "share-quant", "fuse-hc", "fuse-moe-add", "fuse-norm-quant"}
+var ruled = []string{"fold", "fuse-qkv", "fuse-rope", "fuse-topk", "fuse-head-argmax", "share-quant", "fuse-hc", "fuse-moe-add", "fuse-norm-quant"}
 
 // Per op of the graph, rules look at as many ops and uses in 10,000 layers as they
 // do in 61.
@@ -74,6 +74,7 @@ func layeredModule(t *testing.T, layers int) *Module {
 	h := b.Input("h", ir.T(ir.BF16, ir.Int(tokens), ir.Int(2), ir.Int(width)))
 	context, cos, sin := b.Input("context", row), b.Input("cos", f32(tokens, width/4)), b.Input("sin", f32(tokens, width/4))
 	norm := b.Weight("norm", ir.T(ir.BF16, ir.Int(width)))
+	head := b.Weight("head", ir.T(ir.BF16, ir.Int(16), ir.Int(width)))
 	fn, scale, base := b.Weight("fn", f32(8, 2*width)), b.Weight("scale", f32(3)), b.Weight("base", f32(8))
 	rows := b.Input("rows", ir.T(ir.I32, ir.Int(tokens), ir.Int(width)))
 	stacked := ir.Scaled(ir.F4E2M1, 1, 32, ir.Int(2), ir.Int(width), ir.Int(width))
@@ -93,6 +94,7 @@ func layeredModule(t *testing.T, layers int) *Module {
 		kv = b.Bin("add", kv, product(context, "wctx"))
 		y := b.Reshape(b.Reshape(b.Bin("add", product(rmsNorm(q), "wo"), kv), ir.Int(tokens*width)), row.Dims...)
 		ids := b.Op1("take_along", ir.A("fill", -1.0), rows, b.Op1("topk", ir.A("k", 2), b.Cast(y, ir.F32)))
+		b.Output(loc+".token", b.Op("argmax", nil, b.Op1("linear", ir.A("to", ir.F32), y, head))[0])
 		routed := b.Op1("moe_experts", ir.A("limit", 10.0), y, w1, w3, w2, ids, b.Cast(ids, ir.F32))
 		y = b.Cast(b.Bin("add", routed, b.Cast(kv, ir.F32)), ir.BF16)
 		h = b.Op1("hc_post", nil, y, h, pre[1], pre[2])

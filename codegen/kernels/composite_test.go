@@ -33,6 +33,7 @@ var composites = map[string]func(c *cases){
 	"history_rows":       historyRowsCases,
 	"indexer_scores":     indexerScoresCases,
 	"linear":             linearCases,
+	"linear_argmax":      linearArgmaxCases,
 	"linear2":            joinedLinearCases,
 	"linear3":            joinedLinearCases,
 	"linear4":            joinedLinearCases,

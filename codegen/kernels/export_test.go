@@ -2,9 +2,10 @@ package kernels
 
 // The heights of tiles, for tests of what happens around them.
 const (
-	TileM      = tileM
-	TileN      = tileN
-	ScoreChunk = scoreChunk
-	HCBlock    = hcBlock
-	MaxStreams = maxStreams
+	TileM       = tileM
+	TileN       = tileN
+	ScoreChunk  = scoreChunk
+	HCBlock     = hcBlock
+	MaxStreams  = maxStreams
+	ArgmaxTiles = argmaxTiles
 )

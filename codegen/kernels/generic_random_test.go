@@ -321,6 +321,13 @@ var makers = map[string]func(d *dag) *ir.Value{
 	"topk": func(d *dag) *ir.Value {
 		return d.op("topk", ir.A("k", pickOne(d.r, 1, 2, 5, 20)), d.pick(ranked(floatTypes...), func(v *ir.Value) bool { return cells(shapeOf(v)) < maxCells/20 }))
 	},
+	"argmax": func(d *dag) *ir.Value {
+		x := d.pick(of(ir.F32, ir.BF16), func(v *ir.Value) bool { return v.Type.Rank() == 2 && cells(shapeOf(v)) < maxCells/20 })
+		if x == nil {
+			return nil
+		}
+		return pickOne(d.r, d.b.Op("argmax", nil, x)...)
+	},
 	"gather_rows": func(d *dag) *ir.Value {
 		x := d.pick(ranked(append(slices.Clone(numTypes), ir.Bool)...))
 		s := shapeOf(x)
@@ -454,7 +461,9 @@ func (d *dag) values(g *ir.Graph) map[*ir.Value]*eval.Tensor {
 		}
 		one.op(op.Def.Name, op.Attrs, exact, args...)
 		out, _ := one.want(one.graph())
-		vals[op.Results[0]] = out["y0"]
+		for i, r := range op.Results {
+			vals[r] = out[fmt.Sprintf("y%d", i)]
+		}
 	}
 	return vals
 }

@@ -33,6 +33,8 @@ func wide(t *testing.T) *ir.Graph {
 	for _, k := range []int{8, 100, 9000} {
 		c.op("topk", ir.A("k", k), exact, f32)
 	}
+	c.op("argmax", nil, exact, bf16)
+	c.op("linear_argmax", nil, exact, bf16, random(t, r, ordinary, ir.BF16, 500, 600))
 	c.op("gather_rows", nil, exact, bf16, intsOf(t, ir.I32, []int64{0, -1}, 2))
 	c.op("scatter_rows", nil, exact, bf16, intsOf(t, ir.I32, []int64{0, -1}, 2), random(t, r, ordinary, ir.BF16, 2, 600))
 	c.op("take_along", nil, exact, f32, blank(t, ir.T(ir.I32, ir.Int(5), ir.Int(300))))

@@ -167,70 +167,14 @@ func matmul(l Lowering, p matProduct) {
 			}
 			n0 := k.Mul(nTile, k.Int(nt))
 			m0 := k.Mul(k.URem(k.Group(), tiles), k.Int(mt))
-			last := func(i, n kernel.V) kernel.V { return k.Select(k.Cmp(kernel.LT, i, n), i, k.Sub(n, k.Int(1))) }
-			xs, ws := make([]*kernel.Buf, mt), make([]*kernel.Buf, tileN)
-			for i := range xs {
-				row := k.Add(k.Mul(last(k.Add(m0, k.Int(i)), ints[0]), k.Int(p.groups)), group)
-				xs[i] = b[0].At(k.Mul(row, k.Int(p.k)))
-			}
-			// Of SwiGLU, the tile's columns are those of w, then the same of up.
-			cols, codes, scales := make([]kernel.V, tileN), make([]*kernel.Buf, tileN), make([]*kernel.Buf, tileN)
-			for j := range ws {
-				codes[j], scales[j] = b[1], b[2]
-				if j >= nt {
-					codes[j], scales[j] = b[3], b[4]
-				}
-				cols[j] = last(k.Add(n0, k.Int(j%nt)), k.Int(p.n))
-				ws[j] = codes[j].At(k.Mul(k.Add(k.Mul(group, k.Int(p.n)), cols[j]), k.Int(p.k)))
-			}
-			acc := make([]*kernel.Var, mt*tileN)
-			for i := range acc {
-				acc[i] = k.Var(k.Float(0))
-			}
-			span := p.k
-			if scaled {
-				span = p.block[1]
-			}
-			k.For(k.Int(0), k.Int(p.k), span, func(from kernel.V) {
-				part := acc
-				if scaled { // sum a block, then scale it
-					part = make([]*kernel.Var, len(acc))
-					for i := range part {
-						part[i] = k.Var(k.Float(0))
-					}
-				}
-				k.Lanes(k.Int(min(span, p.k)), func(i kernel.V) {
-					i = k.Add(i, from)
-					w := make([]kernel.V, tileN)
-					for j := range w {
-						w[j] = ws[j].LoadWeight(i)
-					}
-					for r := range xs {
-						x := xs[r].Load(i)
-						for j := range w {
-							a := part[r*tileN+j]
-							a.Set(k.FMA(x, w[j], a.Get()))
-						}
-					}
-				})
-				if !scaled {
-					return
-				}
-				for j := range ws {
-					row := k.UDiv(cols[j], k.Int(p.block[0]))
-					s := scales[j].Load(k.Add(k.Mul(row, k.Int((p.k+p.block[1]-1)/p.block[1])), k.UDiv(from, k.Int(p.block[1]))))
-					for r := range xs {
-						acc[r*tileN+j].Set(k.FMA(part[r*tileN+j].Get(), s, acc[r*tileN+j].Get()))
-					}
-				}
-			})
+			_, acc := p.tile(k, b, ints[0], group, m0, n0, mt, nt)
 			y := b[len(in)]
-			for r := range xs {
+			for r := range mt {
 				for j := range nt {
 					sum := k.Sum(acc[r*tileN+j].Get())
 					if p.up != nil {
 						up := k.Sum(acc[r*tileN+nt+j].Get())
-						weight := b[5].Load(last(k.Add(m0, k.Int(r)), ints[0]))
+						weight := b[5].Load(atMost(k, k.Add(m0, k.Int(r)), ints[0]))
 						sum = swigluOf(k, k.RoundBF16(sum), k.RoundBF16(up), weight, p.up.limit)
 					}
 					row, col := k.Add(m0, k.Int(r)), k.Add(n0, k.Int(j))
@@ -246,6 +190,75 @@ func matmul(l Lowering, p matProduct) {
 			}
 		},
 	})
+}
+
+// atMost is i, or the last of n where i is past it.
+func atMost(k *kernel.K, i, n kernel.V) kernel.V {
+	return k.Select(k.Cmp(kernel.LT, i, n), i, k.Sub(n, k.Int(1)))
+}
+
+// tile multiplies mt rows of x, from m0 on, by the rows of w from n0 on, those
+// past the end being the last one: nt of them, and for SwiGLU the same of up. It
+// returns which rows of w they are, and the lanes' parts of their sums, row by row
+// of x.
+func (p *matProduct) tile(k *kernel.K, b []*kernel.Buf, m, group, m0, n0 kernel.V, mt, nt int) (cols []kernel.V, acc []*kernel.Var) {
+	xs, ws := make([]*kernel.Buf, mt), make([]*kernel.Buf, tileN)
+	for i := range xs {
+		row := k.Add(k.Mul(atMost(k, k.Add(m0, k.Int(i)), m), k.Int(p.groups)), group)
+		xs[i] = b[0].At(k.Mul(row, k.Int(p.k)))
+	}
+	cols = make([]kernel.V, tileN)
+	codes, scales := make([]*kernel.Buf, tileN), make([]*kernel.Buf, tileN)
+	for j := range ws {
+		codes[j], scales[j] = b[1], b[2]
+		if j >= nt {
+			codes[j], scales[j] = b[3], b[4]
+		}
+		cols[j] = atMost(k, k.Add(n0, k.Int(j%nt)), k.Int(p.n))
+		ws[j] = codes[j].At(k.Mul(k.Add(k.Mul(group, k.Int(p.n)), cols[j]), k.Int(p.k)))
+	}
+	acc = make([]*kernel.Var, mt*tileN)
+	for i := range acc {
+		acc[i] = k.Var(k.Float(0))
+	}
+	scaled, span := p.block[0] > 0, p.k
+	if scaled {
+		span = p.block[1]
+	}
+	k.For(k.Int(0), k.Int(p.k), span, func(from kernel.V) {
+		part := acc
+		if scaled { // sum a block, then scale it
+			part = make([]*kernel.Var, len(acc))
+			for i := range part {
+				part[i] = k.Var(k.Float(0))
+			}
+		}
+		k.Lanes(k.Int(min(span, p.k)), func(i kernel.V) {
+			i = k.Add(i, from)
+			w := make([]kernel.V, tileN)
+			for j := range w {
+				w[j] = ws[j].LoadWeight(i)
+			}
+			for r := range xs {
+				x := xs[r].Load(i)
+				for j := range w {
+					a := part[r*tileN+j]
+					a.Set(k.FMA(x, w[j], a.Get()))
+				}
+			}
+		})
+		if !scaled {
+			return
+		}
+		for j := range ws {
+			row := k.UDiv(cols[j], k.Int(p.block[0]))
+			s := scales[j].Load(k.Add(k.Mul(row, k.Int((p.k+p.block[1]-1)/p.block[1])), k.UDiv(from, k.Int(p.block[1]))))
+			for r := range xs {
+				acc[r*tileN+j].Set(k.FMA(part[r*tileN+j].Get(), s, acc[r*tileN+j].Get()))
+			}
+		}
+	})
+	return cols, acc
 }
 
 // storeCut stores an element of the product, if it is inside, in the result that

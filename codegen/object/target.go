@@ -101,18 +101,54 @@ const hsaTriple = "amdgcn-amd-amdhsa-"
 // amdgcn-amd-amdhsa--gfx942:sramecc+:xnack-.
 func (t TargetID) Triple() string { return hsaTriple + "-" + t.String() }
 
-// RunsOn tells whether code for t runs on a device: same chip, and every
-// feature that the code does not leave open has the device's setting.
+// RunsOn tells whether code for t runs on a device: same chip, or one that the
+// generic processor of the code covers, and every feature that the code does not
+// leave open has the device's setting.
 func (t TargetID) RunsOn(device TargetID) bool {
 	open := func(code, dev Setting) bool {
 		return code == SettingAny || code == SettingUnsupported || code == dev
 	}
-	return t.Chip == device.Chip && open(t.XNACK, device.XNACK) && open(t.SRAMECC, device.SRAMECC)
+	chip := t.Chip == device.Chip || slices.Contains(genericChips[t.Chip], device.Chip)
+	return chip && open(t.XNACK, device.XNACK) && open(t.SRAMECC, device.SRAMECC)
 }
 
-// settled counts the features that are not left open.
+// genericChips are the chips that run code of a generic processor (AMDGPUUsage,
+// "AMDGPU Generic Processors").
+var genericChips = map[string][]string{
+	"gfx9-generic":    {"gfx900", "gfx902", "gfx904", "gfx906", "gfx909", "gfx90c"},
+	"gfx9-4-generic":  {"gfx942", "gfx950"},
+	"gfx10-1-generic": {"gfx1010", "gfx1011", "gfx1012", "gfx1013"},
+	"gfx10-3-generic": {"gfx1030", "gfx1031", "gfx1032", "gfx1033", "gfx1034", "gfx1035", "gfx1036"},
+	"gfx11-generic":   {"gfx1100", "gfx1101", "gfx1102", "gfx1103", "gfx1150", "gfx1151", "gfx1152", "gfx1153"},
+	"gfx12-generic":   {"gfx1200", "gfx1201"},
+}
+
+// ParseDevice reads the target ID that a driver reports for a device
+// (gcnArchName). A driver names every feature that the chip has, so one that is
+// not named is SettingUnsupported.
+func ParseDevice(s string) (TargetID, error) {
+	t, err := ParseTargetID(s)
+	if err != nil {
+		return TargetID{}, err
+	}
+	if _, generic := genericChips[t.Chip]; generic {
+		return TargetID{}, fmt.Errorf("target ID %q: %s is no chip of a device", s, t.Chip)
+	}
+	for _, f := range idFeatures {
+		if setting := f.of(&t); *setting == SettingAny {
+			*setting = SettingUnsupported
+		}
+	}
+	return t, nil
+}
+
+// settled counts the features that are not left open, and more than those the
+// chip, unless it is generic.
 func (t TargetID) settled() int {
 	n := 0
+	if genericChips[t.Chip] == nil {
+		n = len(idFeatures) + 1
+	}
 	for _, f := range idFeatures {
 		if s := *f.of(&t); s == SettingOff || s == SettingOn {
 			n++

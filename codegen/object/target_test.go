@@ -2,6 +2,7 @@ package object
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -88,6 +89,98 @@ func TestRunsOn(t *testing.T) {
 					t.Error("gfx942 code on gfx950")
 				}
 			}
+		}
+	}
+}
+
+// Every machine that is generic covers chips that are machines, and no other
+// does.
+func TestGenericChips(t *testing.T) {
+	known := map[string]bool{}
+	for _, name := range machines {
+		known[name] = true
+	}
+	for _, name := range machines {
+		chips := genericChips[name]
+		if strings.HasSuffix(name, "-generic") != (len(chips) > 0) {
+			t.Errorf("%s covers %v", name, chips)
+		}
+		for _, chip := range chips {
+			if !known[chip] {
+				t.Errorf("%s covers %s, which is no machine", name, chip)
+			}
+		}
+	}
+	if len(genericChips) != 6 {
+		t.Errorf("%d generic processors, want 6", len(genericChips))
+	}
+}
+
+// The load rule for what drivers say about devices.
+func TestLoadRule(t *testing.T) {
+	devices := []string{
+		"gfx942:sramecc+:xnack-", "gfx942:sramecc+:xnack+", "gfx942:sramecc-:xnack-", "gfx950:sramecc+:xnack-", "gfx90a:sramecc+:xnack-", "gfx1201",
+	}
+	for code, runs := range map[string]string{ // by device
+		"gfx942":                 "yyy...",
+		"gfx942:xnack-":          "y.y...",
+		"gfx942:xnack+":          ".y....",
+		"gfx942:sramecc+":        "yy....",
+		"gfx942:sramecc-":        "..y...",
+		"gfx942:sramecc+:xnack-": "y.....",
+		"gfx942:sramecc-:xnack+": "......",
+		"gfx950":                 "...y..",
+		"gfx950:xnack+":          "......",
+		"gfx9-4-generic":         "yyyy..",
+		"gfx9-4-generic:xnack-":  "y.yy..",
+		"gfx9-4-generic:xnack+":  ".y....",
+		"gfx9-generic":           "......",
+		"gfx90a:sramecc+":        "....y.",
+		"gfx12-generic":          ".....y",
+		"gfx1201":                ".....y",
+		"gfx1201:xnack-":         "......", // the device has no such feature
+	} {
+		id, err := ParseTargetID(code)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got strings.Builder
+		for _, text := range devices {
+			device, err := ParseDevice(text)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if id.RunsOn(device) {
+				got.WriteByte('y')
+			} else {
+				got.WriteByte('.')
+			}
+		}
+		if got.String() != runs {
+			t.Errorf("%s runs on %v: %s, want %s", code, devices, &got, runs)
+		}
+	}
+	for _, text := range []string{"gfx9-4-generic", "sm_90", ""} {
+		if d, err := ParseDevice(text); err == nil {
+			t.Errorf("device %q: %v", text, d)
+		}
+	}
+}
+
+// The more specific of two objects that both run, whatever their order.
+func TestForDevice(t *testing.T) {
+	device := TargetID{"gfx942", SettingOff, SettingOn}
+	list := []TargetID{{Chip: "gfx9-4-generic"}, {"gfx9-4-generic", SettingOff, SettingOn}, {Chip: "gfx942"}, {"gfx942", SettingOff, SettingAny}}
+	for best := range list {
+		f := &File{}
+		for _, id := range list[:best+1] {
+			f.Entries = append([]Entry{{Object: &CodeObject{Target: id}}}, f.Entries...)
+		}
+		for range 2 {
+			if o, err := f.ForDevice(device); err != nil || o.Target != list[best] {
+				t.Errorf("of %d: error %v, %v, want %s", best+1, err, o, list[best])
+			}
+			slices.Reverse(f.Entries)
 		}
 	}
 }

@@ -321,6 +321,13 @@ var dagOps = map[string]func(d *dag) *ir.Value{
 	"topk": func(d *dag) *ir.Value {
 		return d.b.Op1("topk", ir.A("k", rapid.IntRange(1, 4).Draw(d.t, "k")), d.pick(ranked(floatTypes...)))
 	},
+	"argmax": func(d *dag) *ir.Value {
+		x := d.pick(func(v *ir.Value, shape []int) bool { return len(shape) == 2 && oneOf(ir.F32, ir.BF16)(v, shape) })
+		if x == nil {
+			return nil
+		}
+		return rapid.SampledFrom(d.b.Op("argmax", nil, x)).Draw(d.t, "result")
+	},
 	"gather_rows": func(d *dag) *ir.Value {
 		x := d.pick(ranked(valueTypes...))
 		s := shapeOf(x)
@@ -522,7 +529,9 @@ func (d *dag) stepwise(g *ir.Graph) evaluation {
 		if err != nil {
 			d.t.Fatalf("%v\n%s", err, ir.Text(g))
 		}
-		vals[op.Results[0]] = out["r0"]
+		for i, r := range op.Results {
+			vals[r] = out[fmt.Sprintf("r%d", i)]
+		}
 	}
 	out := evaluation{}
 	for _, o := range g.Outputs {

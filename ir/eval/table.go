@@ -58,6 +58,7 @@ var evaluators = map[string]evaluator{
 	"reduce_max": {make: makeReduceMax},
 	"dot":        {make: makeDot},
 	"topk":       {make: makeTopK},
+	"argmax":     {make: makeArgmax},
 
 	"gather_rows":  {make: makeGatherRows},
 	"scatter_rows": {make: makeScatterRows},

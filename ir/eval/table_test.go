@@ -51,6 +51,7 @@ var properties = map[string]func(t *rapid.T){
 	"hadamard_matrix": hadamardMatrixProp, "rope_freqs": ropeFreqsProp,
 
 	"reduce_sum": reduceSumProp, "reduce_max": reduceMaxProp, "dot": dotProp, "topk": topkProp, "topk_rows": topkRowsProp,
+	"argmax": argmaxProp, "linear_argmax": linearArgmaxProp,
 	"gather_rows": gatherProp, "scatter_rows": scatterProp, "take_along": takeProp,
 	"quantize": quantizeProp, "dequantize": dequantizeProp, "recode_fnuz": recodeFNUZProp,
 
@@ -105,6 +106,7 @@ func TestOperandTypes(t *testing.T) {
 		"transpose": without(allTypes, ir.F4E2M1), "slice": without(allTypes, ir.F4E2M1),
 		"not": {ir.Bool}, "and": {ir.Bool}, "or": {ir.Bool}, "mod": intTypes,
 		"gather_rows": valueTypes, "select": valueTypes, "dequantize": nil, "recode_fnuz": nil,
+		"argmax": {ir.F32, ir.BF16},
 	}
 	for _, name := range strings.Fields("neg abs add sub mul div min max eq ne lt le gt ge scatter_rows take_along") {
 		allowed[name] = numTypes

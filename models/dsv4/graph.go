@@ -55,6 +55,9 @@ type Options struct {
 	MaxDraft int
 	// Taps adds the residual streams after every layer as outputs hidden.N.
 	Taps bool
+	// Greedy has the heads give greedy_ids and greedy_flags, i32 [O], the results of
+	// op argmax, in place of logits, which are then never stored.
+	Greedy bool
 }
 
 // DefaultOptions are production numerics with rings for three drafts.
@@ -216,7 +219,7 @@ func (m *model) entrySlots(ratio int) *ir.Value {
 	return m.index(fmt.Sprintf("c%d_entry_slots", ratio), m.closed[ratio])
 }
 
-// step is the main model: token rows in, logits of the wanted rows out.
+// step is the main model: token rows in, predictions of the wanted rows out.
 func (m *model) step() {
 	b := m.b
 	b.At("embed")
@@ -232,7 +235,20 @@ func (m *model) step() {
 		b.Output(fmt.Sprintf("hidden.%d", m.Layers-1), h)
 	}
 	b.At("head")
-	b.Output("logits", m.head(h, "hc_head", "norm"))
+	m.predict(h, "hc_head", "norm")
+}
+
+// predict outputs what the head says of the wanted rows: logits, or the greedy
+// choice.
+func (m *model) predict(h *ir.Value, hc, norm string) {
+	logits := m.head(h, hc, norm)
+	if !m.o.Greedy {
+		m.b.Output("logits", logits)
+		return
+	}
+	r := m.b.Op("argmax", nil, logits)
+	m.b.Output("greedy_ids", r[0])
+	m.b.Output("greedy_flags", r[1])
 }
 
 // head turns the streams of the wanted rows into f32 logits [O,V].

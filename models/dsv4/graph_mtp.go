@@ -20,5 +20,5 @@ func (m *model) draft() {
 	x = m.block(x, p, m.Layers)
 	b.Output("hidden", x)
 	b.At(p + ".head")
-	b.Output("logits", m.head(x, p+".hc_head", p+".norm"))
+	m.predict(x, p+".hc_head", p+".norm")
 }

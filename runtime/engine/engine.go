@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/kiln-project/kiln/ir/eval"
@@ -12,6 +13,13 @@ const (
 	entryDecode  = "decode"
 	entryVerify  = "verify"
 	entryDraft   = "draft"
+)
+
+// Names of what the heads give: logits, or the results of op argmax.
+const (
+	outLogits   = "logits"
+	greedyIDs   = "greedy_ids"
+	greedyFlags = "greedy_flags"
 )
 
 // Engine runs steps over one set of state pools. It is not safe for concurrent
@@ -70,8 +78,9 @@ func (e *Engine) NewSeq(i, perRequest int) (*Seq, error) {
 }
 
 // Step runs a main entry over the feeds, padded to shape, and returns its
-// outputs: logits [O,V] and hidden.N [T,C,D]. It does not advance the sequences:
-// Commit does, and not committing undoes the step.
+// outputs: logits [O,V], or greedy_ids and greedy_flags [O], and hidden.N [T,C,D].
+// It does not advance the sequences: Commit does, and not committing undoes the
+// step.
 func (e *Engine) Step(entry string, feeds []Feed, s Shape) (Tensors, error) {
 	in, err := Metadata(e.layout, feeds, s)
 	if err != nil {
@@ -151,6 +160,18 @@ func (e *Engine) run(entry string, feeds []Feed) (Tensors, error) {
 // takes) and returns the last token's logits. each, if not nil, sees every
 // chunk's outputs before the next one runs; rows beyond the feed are padding.
 func (e *Engine) Prefill(s *Seq, ids []int32, chunk int, each func(f Feed, out Tensors) error) ([]float32, error) {
+	if e.layout.Greedy {
+		return nil, errNoLogits
+	}
+	out, err := e.prefill(s, ids, chunk, each)
+	if err != nil {
+		return nil, err
+	}
+	return logitsRow(out)
+}
+
+// prefill is Prefill that returns the outputs of the last chunk.
+func (e *Engine) prefill(s *Seq, ids []int32, chunk int, each func(f Feed, out Tensors) error) (Tensors, error) {
 	if chunk == 0 {
 		chunk = e.exec.MaxPrefill()
 	}
@@ -160,7 +181,7 @@ func (e *Engine) Prefill(s *Seq, ids []int32, chunk int, each func(f Feed, out T
 	if len(ids) == 0 {
 		return nil, fmt.Errorf("prefill: the prompt is empty")
 	}
-	var logits []float32
+	var last Tensors
 	for from := 0; from < len(ids); from += chunk {
 		part := ids[from:min(from+chunk, len(ids))]
 		f := Feed{Seq: s, IDs: part, Out: []int{len(part) - 1}}
@@ -174,15 +195,21 @@ func (e *Engine) Prefill(s *Seq, ids []int32, chunk int, each func(f Feed, out T
 			}
 		}
 		Commit([]Feed{f})
-		logits = logitsRow(out)
+		last = out
 	}
-	return logits, nil
+	return last, nil
 }
 
+// errNoLogits says what a model with a greedy head cannot do.
+var errNoLogits = errors.New("the model was built with a greedy head: it gives tokens, no logits")
+
 // logitsRow is the first row of a step's logits; padding rows follow it.
-func logitsRow(out Tensors) []float32 {
-	l := out["logits"]
-	return l.F[:l.Shape[1]]
+func logitsRow(out Tensors) ([]float32, error) {
+	l := out[outLogits]
+	if l == nil {
+		return nil, errNoLogits
+	}
+	return l.F[:l.Shape[1]], nil
 }
 
 // DecodeOne feeds one token of one request and returns the step's outputs.

@@ -57,7 +57,7 @@ func (e *Engine) Force(ctx context.Context, s *Seq, ids []int32, prefill, chunk,
 		if err != nil {
 			return nil, err
 		}
-		return logitsRow(d), nil
+		return logitsRow(d)
 	}
 	var err error
 	f.PrefillLogits, err = e.Prefill(s, ids[:prefill], chunk, func(feed Feed, out Tensors) error {
@@ -83,7 +83,11 @@ func (e *Engine) Force(ctx context.Context, s *Seq, ids []int32, prefill, chunk,
 		if err != nil {
 			return nil, err
 		}
-		f.DecodeLogits = append(f.DecodeLogits, logitsRow(out))
+		row, err := logitsRow(out)
+		if err != nil {
+			return nil, err
+		}
+		f.DecodeLogits = append(f.DecodeLogits, row)
 		if mtp && p+1 < n {
 			row, err := draft(Feed{Seq: s, IDs: ids[p : p+1], Out: []int{0}}, out)
 			if err != nil {

@@ -39,7 +39,13 @@ func (l Layout) Check(r Request) error {
 			return fmt.Errorf("prompt token %d: id %d is out of vocabulary (%d)", i, id, l.Vocab)
 		}
 	}
-	return r.Sampling.Check()
+	if err := r.Sampling.Check(); err != nil {
+		return err
+	}
+	if l.Greedy && r.Sampling.Temperature != 0 {
+		return fmt.Errorf("sampling at temperature %v: %w", r.Sampling.Temperature, errNoLogits)
+	}
+	return nil
 }
 
 // room refuses a sequence that is not fresh or cannot hold n positions.
@@ -69,7 +75,7 @@ func (e *Engine) Generate(ctx context.Context, s *Seq, r Request, progress func(
 		return nil, st, err
 	}
 	start := time.Now()
-	logits, err := e.Prefill(s, r.Prompt, 0, func(f Feed, _ Tensors) error {
+	out, err := e.prefill(s, r.Prompt, 0, func(f Feed, _ Tensors) error {
 		if progress != nil {
 			progress(f.Seq.Len + len(f.IDs))
 		}
@@ -80,7 +86,7 @@ func (e *Engine) Generate(ctx context.Context, s *Seq, r Request, progress func(
 	}
 	var ids []int32
 	for {
-		id, err := sampler.Next(logits)
+		id, err := sampler.next(out)
 		if err != nil {
 			return ids, st, fmt.Errorf("position %d: %w", s.Len-1, err)
 		}
@@ -99,11 +105,9 @@ func (e *Engine) Generate(ctx context.Context, s *Seq, r Request, progress func(
 		if err := ctx.Err(); err != nil {
 			return ids, st, err
 		}
-		out, err := e.DecodeOne(s, id)
-		if err != nil {
+		if out, err = e.DecodeOne(s, id); err != nil {
 			return ids, st, err
 		}
 		s.Len++
-		logits = logitsRow(out)
 	}
 }

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 
 	"github.com/kiln-project/kiln/ir"
@@ -16,6 +17,7 @@ type Layout struct {
 	MaxDraft     int     // rejected tokens of one step that the rings have room for
 	PageTokens   int     // positions per page of the compressed pools
 	Groups       []Group // one per compression ratio in use
+	Greedy       bool    // heads give the greedy token in place of logits
 }
 
 // Group is one compression ratio.
@@ -38,6 +40,7 @@ func LayoutOf(g *ir.Graph) (Layout, error) {
 	l.Vocab, l.MaxPositions = number("vocab"), number("max_positions")
 	l.Window, l.PageTokens = number("window_ring"), number("page_tokens")
 	l.MaxDraft = number("max_draft")
+	l.Greedy = slices.ContainsFunc(g.Outputs, func(o ir.Output) bool { return o.Name == greedyIDs })
 	for _, in := range g.Inputs {
 		var ratio int
 		if n, _ := fmt.Sscanf(in.Name, "c%d_close", &ratio); n == 1 && in.Name == fmt.Sprintf("c%d_close", ratio) {

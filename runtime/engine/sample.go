@@ -5,6 +5,8 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+
+	"github.com/kiln-project/kiln/ir"
 )
 
 // Sampling says how the next token is chosen. Temperature 0 is greedy: the
@@ -111,6 +113,47 @@ func (s *Sampler) Next(logits []float32) (int32, error) {
 		}
 	}
 	return int32(ids[last]), nil // rounding left u at 0 or above
+}
+
+// next chooses the token of the first row of a step's outputs; a greedy head has
+// chosen it. What is an error of logits is one of its flags.
+func (s *Sampler) next(out Tensors) (int32, error) {
+	ids, flags := out[greedyIDs], out[greedyFlags]
+	if ids == nil || s.s.Temperature != 0 {
+		logits, err := logitsRow(out)
+		if err != nil {
+			return 0, err
+		}
+		return s.Next(logits)
+	}
+	if flags == nil {
+		return 0, fmt.Errorf("the step has the output %s and no %s", greedyIDs, greedyFlags)
+	}
+	if f := flags.I[0]; f != 0 {
+		return 0, &GreedyFault{f}
+	}
+	return int32(ids.I[0]), nil
+}
+
+// GreedyFault is a row of logits that a greedy head found no opinion in. Only logits
+// say which token it is.
+type GreedyFault struct {
+	Flags int64 // of op argmax
+}
+
+func (f *GreedyFault) Error() string {
+	what := fmt.Sprintf("the greedy head's flags are %#x", f.Flags)
+	switch {
+	case f.Flags&ir.ArgmaxAllNaN != 0:
+		what = "every logit is NaN"
+	case f.Flags&ir.ArgmaxNaN != 0:
+		what = "a logit is NaN"
+	case f.Flags&ir.ArgmaxHigh != 0:
+		what = "a logit is +Inf"
+	case f.Flags&ir.ArgmaxAllLow != 0:
+		what = "all logits are -Inf"
+	}
+	return what + ": the model's output is not usable"
 }
 
 // Argmax is the index of the largest value; ties go to the lowest index.

@@ -4,6 +4,9 @@ import (
 	"math"
 	"slices"
 	"testing"
+
+	"github.com/kiln-project/kiln/ir"
+	"github.com/kiln-project/kiln/ir/eval"
 )
 
 func sampler(t testing.TB, s Sampling) *Sampler {
@@ -76,6 +79,41 @@ func TestLogitsThatAreNoOpinion(t *testing.T) {
 		for _, s := range []Sampling{{}, {Temperature: 1}, {Temperature: 1, TopK: 1}} {
 			wantError(t, s.String(), func() error { _, err := sampler(t, s).Next(tc.logits); return err }, tc.want)
 		}
+	}
+}
+
+// A row's flags are the errors that its logits would be.
+func TestGreedyFlags(t *testing.T) {
+	for _, tc := range []struct {
+		flags int64
+		want  string // "" is a token
+	}{
+		{0, ""},
+		{ir.ArgmaxNaN, "a logit is NaN: the model's output is not usable"},
+		{ir.ArgmaxNaN | ir.ArgmaxAllNaN, "every logit is NaN: the model's output is not usable"},
+		{ir.ArgmaxNaN | ir.ArgmaxHigh, "a logit is NaN: the model's output is not usable"},
+		{ir.ArgmaxHigh, "a logit is +Inf: the model's output is not usable"},
+		{ir.ArgmaxAllLow, "all logits are -Inf: the model's output is not usable"},
+		{64, "the greedy head's flags are 0x40: the model's output is not usable"},
+	} {
+		out := Tensors{}
+		for name, v := range map[string][]int32{greedyIDs: {7, 8}, greedyFlags: {int32(tc.flags), 0}} {
+			var err error
+			if out[name], err = eval.FromI32(v, 2); err != nil {
+				t.Fatal(err)
+			}
+		}
+		id, err := sampler(t, Sampling{}).next(out)
+		if tc.want == "" {
+			if id != 7 || err != nil {
+				t.Errorf("token %d, error %v; want 7", id, err)
+			}
+			continue
+		}
+		wantError(t, tc.want, func() error { return err }, tc.want)
+		delete(out, greedyFlags)
+		wantError(t, "no flags", func() error { _, err := sampler(t, Sampling{}).next(out); return err }, "the step has the output greedy_ids and no greedy_flags")
+		wantError(t, "sampling", func() error { _, err := sampler(t, Sampling{Temperature: 1}).next(out); return err }, errNoLogits.Error())
 	}
 }
 

@@ -3,6 +3,7 @@ package host_test
 import (
 	"testing"
 
+	"github.com/kiln-project/kiln/models/dsv4"
 	"github.com/kiln-project/kiln/runtime/device"
 )
 
@@ -13,7 +14,7 @@ func TestFNUZ(t *testing.T) {
 	const n, pages = 137, 2
 	ids := prompt(n)
 	run := func(fnuz bool) ([]float32, *device.State, *tiny) {
-		m := openTinyAs(t, fnuz, false)
+		m := openTinyAs(t, fnuz, dsv4.DefaultOptions())
 		e, st := m.engine(t, 1, pages)
 		s, err := e.NewSeq(0, pages)
 		if err != nil {

@@ -22,12 +22,12 @@ type tiny struct {
 
 func openTiny(t *testing.T) *tiny {
 	t.Helper()
-	return openTinyAs(t, false, false)
+	return openTinyAs(t, false, dsv4.DefaultOptions())
 }
 
-// openTinyAs is openTiny on a host whose 8-bit floats are e4m3fnuz, if fnuz, and
-// with the hidden states of all layers as outputs, if taps.
-func openTinyAs(t *testing.T, fnuz, taps bool) *tiny {
+// openTinyAs is openTiny with other options, on a host whose 8-bit floats are
+// e4m3fnuz, if fnuz.
+func openTinyAs(t *testing.T, fnuz bool, o dsv4.Options) *tiny {
 	t.Helper()
 	const dir = "../../testdata/tiny-dsv4"
 	c := newCompiler(t)
@@ -35,8 +35,6 @@ func openTinyAs(t *testing.T, fnuz, taps bool) *tiny {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := dsv4.DefaultOptions()
-	o.Taps = taps
 	m := &passes.Module{Target: passes.Target{FNUZ: fnuz}}
 	for _, e := range []dsv4.Entry{dsv4.Prefill, dsv4.Decode, dsv4.Verify} {
 		g, err := dsv4.Build(cfg, e, o)
@@ -272,7 +270,9 @@ func TestTaps(t *testing.T) {
 	var pools [2]*device.State
 	var names []string
 	for i, taps := range []bool{false, true} {
-		m := openTinyAs(t, false, taps)
+		o := dsv4.DefaultOptions()
+		o.Taps = taps
+		m := openTinyAs(t, false, o)
 		e, st := m.engine(t, 1, pages)
 		s, err := e.NewSeq(0, pages)
 		if err != nil {

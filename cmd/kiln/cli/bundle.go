@@ -39,6 +39,10 @@ func openBundle(f *flags, path string, c *dsv4.Config, o *dsv4.Options) (*compil
 	if o.Taps && !set.Taps {
 		return nil, differs("taps", "none", "hidden")
 	}
+	if set.Greedy && !o.Greedy {
+		hint := fmt.Sprintf("kiln compile --model %s -o OTHER.kiln", f.text("model"))
+		return nil, refuse(fmt.Errorf("%s was compiled with --greedy: it gives the greedy token, no logits", path), hint)
+	}
 	if err := checkBundlePasses(f, path, set.Passes); err != nil {
 		return nil, err
 	}
@@ -52,7 +56,7 @@ func openBundle(f *flags, path string, c *dsv4.Config, o *dsv4.Options) (*compil
 	if set.Layers != c.Layers { // a part of the model is for looking at, not for running
 		return nil, differs("layers", set.Layers, c.Layers)
 	}
-	o.Numerics, o.Taps, o.MaxDraft = dsv4.Numerics(set.Numerics), set.Taps, set.Speculate
+	o.Numerics, o.Taps, o.Greedy, o.MaxDraft = dsv4.Numerics(set.Numerics), set.Taps, set.Greedy, set.Speculate
 	runs, err := host.Targets()
 	if err != nil {
 		return nil, refuse(err, "--device ref")

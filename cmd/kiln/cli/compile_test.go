@@ -3,6 +3,7 @@ package cli
 import (
 	"encoding/json"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -80,6 +81,39 @@ func TestBundle(t *testing.T) {
 	kiln(t, "compile", "--model", tinyModel, "--cache-dir", filepath.Join(dir, "cache"), "--batch", "1", "--max-seq", "64", "--speculate", "0", "--layers", "2", "-o", part).ok(t)
 	kiln(t, append(run, "--bundle", part)...).failed(t, exitRefused, "was compiled with layers 2, not 6")
 	kiln(t, "logits", "--model", tinyModel, "--bundle", b, "--ids", "1,2", "--prefill", "1", "--out", filepath.Join(dir, "x.safetensors")).failed(t, exitRefused, "taps none, not hidden")
+}
+
+// A bundle with greedy heads gives the text of one with logits, and serves nothing
+// that needs logits.
+func TestGreedyBundle(t *testing.T) {
+	needLLVM(t)
+	dir := t.TempDir()
+	compile := func(name string, args ...string) string {
+		b := filepath.Join(dir, name)
+		kiln(t, append([]string{"compile", "--model", tinyModel, "--cache-dir", filepath.Join(dir, "cache"), "--batch", "1", "--prefill", "16", "--max-seq", "64", "--speculate", "0", "-o", b}, args...)...).ok(t)
+		return b
+	}
+	logits, greedy := compile("logits.kiln", "--taps", "hidden"), compile("greedy.kiln", "--taps", "hidden", "--greedy")
+	run := []string{"run", "--model", tinyModel, "--prompt-ids", "0,303,222", "--max-new-tokens", "6", "--json"}
+	var ids [][]int32
+	for _, args := range [][]string{{"--bundle", logits}, {"--bundle", greedy}, {"--bundle", logits, "--temperature", "1", "--top-k", "1"}, nil} {
+		var r runResult
+		if err := json.Unmarshal([]byte(kiln(t, append(slices.Clone(run), args...)...).ok(t).stdout), &r); err != nil {
+			t.Fatal(err)
+		}
+		ids = append(ids, r.IDs)
+	}
+	for i, got := range ids {
+		if len(got) != 6 || !slices.Equal(got, ids[0]) {
+			t.Errorf("run %d gives %v, want %v", i, got, ids[0])
+		}
+	}
+	if text := string(readFile(t, filepath.Join(logits, "manifest.json"))); strings.Contains(text, "greedy") {
+		t.Errorf("the manifest of a bundle with logits is\n%s", text)
+	}
+	const refused = "greedy.kiln was compiled with --greedy: it gives the greedy token, no logits"
+	kiln(t, append(run, "--bundle", greedy, "--temperature", "1")...).failed(t, exitRefused, refused, "compile --model "+tinyModel)
+	kiln(t, "logits", "--model", tinyModel, "--bundle", greedy, "--ids", "1,2", "--prefill", "1", "--out", filepath.Join(dir, "x.safetensors")).failed(t, exitRefused, refused)
 }
 
 // A bundle for a bare chip and for the same chip with settled features: two

@@ -80,6 +80,7 @@ var flagTable = []flagDef{
 	{name: "speculate", def: 3, commands: []string{"compile"}, arg: "K", doc: "largest number of draft tokens: sizes the rings, and verify and draft steps for 1..K"},
 	{name: "layers", def: 0, commands: []string{"compile"}, arg: "N", doc: "compile the first N layers only; 0: all"},
 	{name: "taps", def: "", commands: []string{"compile"}, arg: "hidden", doc: "also output the residual streams after every layer"},
+	{name: "greedy", def: false, commands: []string{"dump", "check", "compile", "explain", "view"}, doc: "heads that give the greedy token instead of logits, as kiln run has at temperature 0"},
 	{name: "emit", def: "", commands: []string{"compile"}, arg: "kir,ll,s", doc: "also keep graphs after the passes, LLVM IR, instructions, below TARGET/ir"},
 	{name: "code-object-version", def: codegen.CodeObjectVersions[0], commands: []string{"compile"}, arg: "V", doc: "of AMD targets: 5, or 6, which needs a recent ROCm"},
 	{name: "check-determinism", def: false, commands: []string{"compile"}, doc: "compile 5 times without the cache, in random orders: exit 4 if the bytes differ"},

@@ -44,7 +44,7 @@ func runLogits(e *env, f *flags, _ []string) error {
 	progress := newProgress(e, f)
 	defer progress.close()
 	progress.say("loading %s", f.text("model"))
-	s, place, err := openModel(e, f, true, progress)
+	s, place, err := openModel(e, f, true, needLogits, progress)
 	if err != nil {
 		return err
 	}

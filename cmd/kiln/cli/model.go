@@ -42,7 +42,7 @@ func options(f *flags, taps bool) (dsv4.Options, error) {
 	if err != nil {
 		return o, usagef("--numerics production", "%s: %v", f.origins("numerics"), err)
 	}
-	o.Numerics, o.Taps = n, taps
+	o.Numerics, o.Taps, o.Greedy = n, taps, f.boolean("greedy")
 	return o, nil
 }
 
@@ -61,9 +61,17 @@ type session struct {
 // whether the MTP block runs beside it.
 type placer func(prompt, positions int, draft bool) (*engine.Seq, error)
 
+// heads says what a command takes of a model's heads.
+type heads uint8
+
+const (
+	needLogits heads = iota
+	needToken        // the greedy one, or logits where a bundle has those
+)
+
 // openModel reads a model's folder for the device that is chosen. The placer
 // that it returns makes the session's engine.
-func openModel(e *env, f *flags, taps bool, progress *progress) (*session, placer, error) {
+func openModel(e *env, f *flags, taps bool, need heads, progress *progress) (*session, placer, error) {
 	dev, err := chooseDevice(f)
 	if err != nil {
 		return nil, nil, err
@@ -72,6 +80,7 @@ func openModel(e *env, f *flags, taps bool, progress *progress) (*session, place
 	if err != nil {
 		return nil, nil, err
 	}
+	o.Greedy = need == needToken
 	config, err := passConfig(f)
 	if err != nil {
 		return nil, nil, err

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -50,7 +51,11 @@ func runRun(e *env, f *flags, _ []string) error {
 	progress := newProgress(e, f)
 	defer progress.close()
 	progress.say("loading %s", f.text("model"))
-	s, place, err := openModel(e, f, false, progress)
+	need := needLogits
+	if sampling.Temperature == 0 {
+		need = needToken
+	}
+	s, place, err := openModel(e, f, false, need, progress)
 	if err != nil {
 		return err
 	}
@@ -113,6 +118,10 @@ func generate(e *env, f *flags, s *session, seq *engine.Seq, req engine.Request,
 	}
 	if !asJSON && text.Len() > 0 && !strings.HasSuffix(text.String(), "\n") {
 		fmt.Fprintln(e.stdout)
+	}
+	var fault *engine.GreedyFault
+	if errors.As(err, &fault) {
+		return &codedError{exitFailed, err, "add --temperature 1 --top-k 1: the same tokens, chosen from logits, so that the message names the faulty one"}
 	}
 	if err != nil {
 		return err

@@ -1,0 +1,198 @@
+package drivertest
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+	"unsafe"
+
+	"github.com/kiln-project/kiln/codegen/object"
+)
+
+// What differs in the CUDA driver API. Everything else is HIP's under another
+// name.
+
+// cudaNode is CUDA_KERNEL_NODE_PARAMS_v2 of cuda.h.
+var cudaNode = Layout{
+	"sizeof CUDA_KERNEL_NODE_PARAMS": 72, "offset CUDA_KERNEL_NODE_PARAMS.func": 0, "offset CUDA_KERNEL_NODE_PARAMS.gridDim": 8,
+	"offset CUDA_KERNEL_NODE_PARAMS.blockDim": 20, "offset CUDA_KERNEL_NODE_PARAMS.sharedMemBytes": 32,
+	"offset CUDA_KERNEL_NODE_PARAMS.kernelParams": 40, "offset CUDA_KERNEL_NODE_PARAMS.extra": 48,
+}
+
+func (c *callbacks) CuGraphAddKernelNode_v2(to, handle, after, count, params uintptr) int32 {
+	return c.addKernel("cuGraphAddKernelNode_v2", cudaNode, "CUDA_KERNEL_NODE_PARAMS", to, handle, after, count, params)
+}
+
+const codeInvalidPTX = 218
+
+// cudaErrors are C strings, by code.
+var cudaErrors = map[int][]byte{
+	codeInvalidValue: []byte("CUDA_ERROR_INVALID_VALUE\x00"), codeOutOfMemory: []byte("CUDA_ERROR_OUT_OF_MEMORY\x00"),
+	codeNoDevice: []byte("CUDA_ERROR_NO_DEVICE\x00"), codeInvalidPTX: []byte("CUDA_ERROR_INVALID_PTX\x00"),
+	codeNotFound: []byte("CUDA_ERROR_NOT_FOUND\x00"), codeIllegalAddress: []byte("CUDA_ERROR_ILLEGAL_ADDRESS\x00"),
+	codeCaptureUnsupported: []byte("CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED\x00"),
+}
+
+var cudaErrorText = []byte("the text of an error\x00")
+
+func (c *callbacks) CuGetErrorName(code, to uintptr) int32 {
+	name := cudaErrors[int(code)]
+	if name == nil {
+		*wordAt(to) = 0
+		return codeInvalidValue
+	}
+	*wordAt(to) = uintptr(unsafe.Pointer(&name[0]))
+	return 0
+}
+
+func (c *callbacks) CuGetErrorString(code, to uintptr) int32 {
+	*wordAt(to) = uintptr(unsafe.Pointer(&cudaErrorText[0]))
+	return 0
+}
+
+func (c *callbacks) CuInit(flags uintptr) int32 {
+	if c.without() {
+		return codeNoDevice
+	}
+	return 0
+}
+
+// cudaAttributes by the numbers of CUdevice_attribute.
+var cudaAttributes = map[uintptr]int{
+	1: maxGroup, 8: sharedBytes, 10: 32, 13: 1_980_000, 16: 132, 36: 3_201_000, 37: 6144, 38: 60 << 20, 81: 228 << 10, 97: cudaMaxShared,
+}
+
+const cudaMaxShared = 227 << 10
+
+func (c *callbacks) CuDeviceGetAttribute(to, attribute, device uintptr) int32 {
+	s := c.spec(device)
+	if s == nil {
+		return codeInvalidDevice
+	}
+	var capability int
+	if _, err := fmt.Sscanf(s.Arch, "sm_%d", &capability); err != nil {
+		return codeInvalidValue
+	}
+	const major, minor = 75, 76
+	v, ok := cudaAttributes[attribute]
+	switch {
+	case attribute == major:
+		v = capability / 10
+	case attribute == minor:
+		v = capability % 10
+	case !ok:
+		return codeInvalidValue
+	}
+	*int32At(to) = int32(v)
+	return 0
+}
+
+// context is a primary context.
+type context struct{ device int }
+
+func (c *callbacks) CuDevicePrimaryCtxRetain(to, device uintptr) int32 {
+	if c.spec(device) == nil {
+		return codeInvalidDevice
+	}
+	*wordAt(to) = c.fake.put(&context{int(device)})
+	return 0
+}
+
+func (c *callbacks) CuDevicePrimaryCtxRelease_v2(device uintptr) int32 {
+	for _, h := range sortedKeys(c.fake.handles) {
+		if x, ok := c.fake.handles[h].(*context); ok && x.device == int(device) {
+			delete(c.fake.handles, h)
+			return 0
+		}
+	}
+	return codeInvalidValue
+}
+
+func (c *callbacks) CuCtxSetCurrent(handle uintptr) int32 {
+	if handle == 0 {
+		return 0
+	}
+	x, ok := get[*context](c.fake, "cuCtxSetCurrent", handle)
+	if !ok {
+		return codeInvalidValue
+	}
+	c.fake.setDevice(x.device)
+	return 0
+}
+
+// Options of cuModuleLoadDataEx.
+const (
+	jitErrorLog      = 5
+	jitErrorLogBytes = 6
+)
+
+func (c *callbacks) CuModuleLoadDataEx(to, image, count, names, values uintptr) int32 {
+	if code := c.fake.forbidden(codeCaptureUnsupported); code != 0 {
+		return code
+	}
+	kernels, err := parsePTX(textAt(image))
+	if err == nil {
+		*wordAt(to) = c.fake.put(&module{kernels: kernels})
+		return 0
+	}
+	var log uintptr
+	size := 0
+	for i := range count {
+		value := *wordAt(values + wordBytes*i)
+		switch *int32At(names + 4*i) {
+		case jitErrorLog:
+			log = value
+		case jitErrorLogBytes:
+			size = int(uint32(value))
+		}
+	}
+	if log != 0 && size > 0 {
+		b := bytesAt(log, size)
+		b[copy(b[:size-1], err.Error())] = 0
+	}
+	return codeInvalidPTX
+}
+
+var (
+	ptxEntry = regexp.MustCompile(`\.entry\s+(\w+)\s*\(([^)]*)\)`)
+	ptxParam = regexp.MustCompile(`^\.param\s+\.([a-z])([0-9]+)\s+\w+$`)
+)
+
+// parsePTX reads the signatures of the kernels in PTX text.
+func parsePTX(text string) ([]object.Kernel, error) {
+	if !strings.Contains(text, ".version ") {
+		return nil, fmt.Errorf("line 1; fatal: missing .version directive")
+	}
+	var kernels []object.Kernel
+	for _, m := range ptxEntry.FindAllStringSubmatch(text, -1) {
+		k := object.Kernel{Name: m[1], MaxWorkgroup: maxGroup}
+		for p := range strings.SplitSeq(m[2], ",") {
+			p = strings.TrimSpace(p)
+			if p == "" {
+				continue
+			}
+			var bits int
+			if part := ptxParam.FindStringSubmatch(p); part != nil {
+				fmt.Sscan(part[2], &bits)
+			}
+			if bits == 0 || bits%8 != 0 {
+				return nil, fmt.Errorf("kernel %s; error: unexpected parameter %q", k.Name, p)
+			}
+			offset := align(k.KernargBytes, bits/8)
+			k.Args = append(k.Args, object.Arg{Offset: offset, Size: bits / 8, ValueKind: "by_value"})
+			k.KernargBytes = offset + bits/8
+		}
+		kernels = append(kernels, k)
+	}
+	return kernels, nil
+}
+
+func (c *callbacks) CuFuncSetAttribute(handle, attribute, value uintptr) int32 {
+	k, ok := get[*kernel](c.fake, "cuFuncSetAttribute", handle)
+	const maxDynamicShared = 8
+	if !ok || attribute != maxDynamicShared || value > cudaMaxShared {
+		return codeInvalidValue
+	}
+	k.dynamic = int(value)
+	return 0
+}
