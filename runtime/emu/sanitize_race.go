@@ -3,6 +3,7 @@ package emu
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"math/bits"
 	"slices"
 	"strings"
@@ -247,7 +248,8 @@ func (x *raceWatcher) tracked(address uint64) bool {
 func (x *raceWatcher) end(*group) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	for number, p := range x.pages {
+	for _, number := range slices.Sorted(maps.Keys(x.pages)) {
+		p := x.pages[number]
 		for i := range p.wrote {
 			for m := p.wrote[i]; m != 0; m &= m - 1 {
 				at := 64*i + bits.TrailingZeros64(m)

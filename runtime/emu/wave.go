@@ -41,7 +41,6 @@ type wave struct {
 	lost    [64]byte
 
 	fault error
-	fresh bool // set up, no instruction executed yet
 }
 
 // poison fills the registers with it.
