@@ -111,6 +111,9 @@ func (x *VecVar) Set(v Vec) {
 	x.k.b.NewStore(v.v, x.slot)
 }
 
+// Format is the format of the buffer's elements.
+func (b *Buf) Format() tir.DType { return b.mem }
+
 // vecBytes is the size of n elements of b, if vectors have it: 4, 8 or 16 bytes.
 func (b *Buf) vecBytes(n int) (bytes int, ok bool) {
 	bytes = int(b.mem.Bytes(n))

@@ -29,7 +29,8 @@ type matrixProduct struct {
 	block      [2]int   // of w's scales; zero for none
 	codes      bool     // x is 8-bit codes with a scale for each matrixChunk, not bf16
 	rows, cols int      // of a tile, in units of target.MatrixTile
-	products   int      // weights that are multiplied with the same x: 1, or 2
+	products   int      // weights that are multiplied at once
+	apart      bool     // each of them with rows of x of its own
 }
 
 // matrixRefuses reports why no matrix product takes a weight whose last axes are
@@ -98,7 +99,23 @@ func (p *matrixProduct) tileCols() int { return p.cols * target.MatrixTile }
 func (p *matrixProduct) colTiles() int { return ceilDiv(p.n, p.tileCols()) }
 
 func (p *matrixProduct) spec() string {
-	return fmt.Sprintf("n%d k%d %s block%v codes%v tile%dx%d", p.n, p.depth, p.w, p.block, p.codes, p.rows, p.cols)
+	return fmt.Sprintf("n%d k%d %s block%v codes%v tile%dx%d products%d", p.n, p.depth, p.w, p.block, p.codes, p.rows, p.cols, p.products)
+}
+
+// rowsOfX is how many times 16 rows of x a tile reads.
+func (p *matrixProduct) rowsOfX() int {
+	if p.apart {
+		return p.products * p.rows
+	}
+	return p.rows
+}
+
+// rowOfX is which of them a product's rows are.
+func (p *matrixProduct) rowOfX(product, row int) int {
+	if p.apart {
+		return product*p.rows + row
+	}
+	return row
 }
 
 // scaleCols is the number of scales of a row of w.
@@ -120,7 +137,7 @@ type matrixWeight struct {
 // matrixRows is x in a kernel.
 type matrixRows struct {
 	x, scales *kernel.Buf
-	at        []kernel.V // for each 16 rows of the tile, which row of x this lane reads
+	at        []kernel.V // for each 16 rows of the tile, and product if those are apart, which row of x this lane reads
 }
 
 // run is how many consecutive k of a row of w a lane loads at once, 16 bytes.
@@ -144,7 +161,7 @@ func (p *matrixProduct) atOnce(whole int) int {
 	if p.codes {
 		x = perLane / 4
 	}
-	words := p.rows*x + p.products*p.cols*perLane/p.run()*4
+	words := p.rowsOfX()*x + p.products*p.cols*perLane/p.run()*4
 	n := max(1, min(64/words, whole))
 	for whole%n != 0 {
 		n--
@@ -196,8 +213,8 @@ type matrixEmitter struct {
 	ws  []matrixWeight
 	acc []*kernel.VecVar // by product, row and column of the tile
 
-	// Where this lane's elements of the first chunk and its scales are: by row of the
-	// tile those of x, by column those of w.
+	// Where this lane's elements of the first chunk and its scales are: those of x by
+	// row of the tile, those of w by column.
 	xAt, xScale, wAt, wScale []kernel.V
 	firstK                   kernel.V // the first k in a chunk
 }
@@ -340,9 +357,10 @@ func (e *matrixEmitter) asBF16(l *matrixLoads, product, col int) []kernel.Vec {
 }
 
 func (e *matrixEmitter) addTile(l *matrixLoads, product, row, col int, w []kernel.Vec) {
-	sum, x := e.sum(product, row, col), l.x[row]
+	sum, rowOfX := e.sum(product, row, col), e.rowOfX(product, row)
+	x := l.x[rowOfX]
 	if m := e.scaledMFMA(); m != nil {
-		sum.Set(e.MMAScaled(m, e.Join(w[0], w[1]), e.Join(x[0], x[1]), sum.Get(), l.wScale[product][col], l.xScale[row]))
+		sum.Set(e.MMAScaled(m, e.Join(w[0], w[1]), e.Join(x[0], x[1]), sum.Get(), l.wScale[product][col], l.xScale[rowOfX]))
 		return
 	}
 	format := ir.BF16
@@ -366,7 +384,7 @@ func (e *matrixEmitter) addTile(l *matrixLoads, product, row, col int, w []kerne
 		s := l.wScale[product][col]
 		part = e.MapVec(func(v ...kernel.V) kernel.V {
 			if e.codes { // two factors: their product may leave f32's range
-				v[0] = e.Mul(v[0], l.xScale[row])
+				v[0] = e.Mul(v[0], l.xScale[rowOfX])
 			}
 			return e.FMA(v[0], s, v[1])
 		}, part, sum.Get())

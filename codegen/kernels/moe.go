@@ -13,7 +13,9 @@ func init() {
 		&Form{Name: "swiglu", Op: "swiglu", Match: always, Lower: lowerSwiGLU},
 		&Form{Name: "expert_mfma", Op: "expert", Match: matchMatrixExpert, Lower: lowerMatrixExpert},
 		&Form{Name: "expert", Op: "expert", Match: matchExpert, Lower: lowerExpert},
+		&Form{Name: "moe_experts_mfma", Op: "moe_experts", Match: matchMatrixExpert, Lower: lowerMatrixMoE},
 		&Form{Name: "moe_experts", Op: "moe_experts", Match: matchExpert, Lower: lowerMoE},
+		&Form{Name: "moe_experts_add_mfma", Op: "moe_experts_add", Match: matchMatrixExpert, Lower: lowerMatrixMoE},
 		&Form{Name: "moe_experts_add", Op: "moe_experts_add", Match: matchExpert, Lower: lowerMoE},
 	)
 }
