@@ -30,6 +30,16 @@ func (k *K) WaveLane() V {
 	return V{t: I64, v: k.b.NewAnd(k.tid, constant.NewInt(types.I64, int64(k.T.Wave-1)))}
 }
 
+// InOrder keeps what was emitted before this point before what is emitted after it,
+// in the instructions too: LLVM would delay loads to save registers. It does nothing
+// at run time.
+func (k *K) InOrder() {
+	if k.T.Kind == target.AMDGPU {
+		const crosses = 0 // kinds of instructions that may
+		k.intrinsic("llvm.amdgcn.sched.barrier", types.Void, constant.NewInt(types.I32, crosses))
+	}
+}
+
 // LaneXor is x, an i32, i64, f32 or f64, of the lane whose index in the wave differs
 // in the bits of mask. GPU only.
 func (k *K) LaneXor(x V, mask int) V {

@@ -92,14 +92,6 @@ func (p *matrixRouted) operandsIn(b []*kernel.Buf) (x matrixRows, ws, scales, re
 	return x, b[:n], b[n : 2*n], b[2*n:]
 }
 
-// weight is a weight of an expert.
-func (p *matrixRouted) weight(k *kernel.K, rows, scales *kernel.Buf, expert kernel.V) matrixWeight {
-	return matrixWeight{
-		rows:   rows.At(k.Mul(expert, k.Int(p.n*p.depth))),
-		scales: scales.At(k.Mul(expert, k.Int(ceilDiv(p.n, p.block[0])*p.scaleCols()))),
-	}
-}
-
 // launch writes the product's rows of y, [pairs, n]; those of pairs that do not count
 // are left as they are, and nothing reads them.
 func (p *matrixRouted) launch(l Lowering, y Ref) {
@@ -122,7 +114,7 @@ func (p *matrixRouted) launch(l Lowering, y Ref) {
 				}
 				list := make([]matrixWeight, p.products)
 				for i := range list {
-					list[i] = p.weight(k, ws[i], scales[i], t.expert)
+					list[i] = matrixWeight{ws[i], scales[i], t.expert}
 				}
 				p.multiply(k, x, list, k.Mul(colTile, k.Int(p.tileCols())), func(row, col kernel.V, sums []kernel.Vec) {
 					pair, own := t.pair(row)
@@ -156,20 +148,19 @@ func (p *matrixRouted) launchSum(l Lowering, shared []Ref, y Ref) {
 			ids, shared, y := b[0], b[1:len(b)-1], b[len(b)-1]
 			token, colTile := k.UDiv(k.Group(), k.Int(p.colTiles())), k.URem(k.Group(), k.Int(p.colTiles()))
 			n0, from := k.Mul(colTile, k.Int(p.tileCols())), k.Mul(token, k.Int(p.choices))
-			// Beside the experts that count, multiply any: their products are not added.
-			var list []matrixWeight
-			var counts []kernel.V
-			some, last := k.Int32(0), k.Int32(-1)
-			for i := range p.choices {
-				id, at := nextExpert(k, ids, from, last, p.choices)
-				counts = append(counts, k.Cmp(kernel.NE, id, k.Int32(noExpert)))
-				if i == 0 {
-					some = k.Select(counts[0], id, k.Int32(0))
-				}
-				last = id
-				x.at = append(x.at, k.Add(from, at))
-				list = append(list, p.weight(k, ws[0], scales[0], k.Convert(k.Select(counts[i], id, some), kernel.I64)))
-			}
+			// The experts and their choices, from memory in every lane: scalar registers
+			// would not hold as many addresses.
+			chosen, places := k.Shared(ir.I32, p.choices), k.Shared(ir.I32, p.choices)
+			count := k.UniformVar(k.Int32(0))
+			eachExpert(k, ids, from, p.choices, func(id, choice kernel.V) {
+				k.First(func() {
+					chosen.Store(count.Get(), id)
+					places.Store(count.Get(), k.Convert(choice, kernel.I32))
+				})
+				count.Set(k.Add(count.Get(), k.Int32(1)))
+			})
+			k.Barrier()
+			experts := count.Get()
 			store := func(col kernel.V, v kernel.Vec) {
 				at := k.Add(k.Mul(token, k.Int(p.n)), col)
 				for _, s := range shared {
@@ -181,18 +172,26 @@ func (p *matrixRouted) launchSum(l Lowering, shared []Ref, y Ref) {
 				}
 				y.StoreVec(at, packedAs(k, v, y.Format()))
 			}
-			k.If(counts[0], func() {
+			has := k.Cmp(kernel.GT, experts, k.Int32(0))
+			k.If(has, func() {
+				var list []matrixWeight
+				for i := range p.choices { // a place that is left multiplies the last, for nothing
+					at := k.Select(k.Cmp(kernel.LT, k.Int32(i), experts), k.Int32(i), k.Sub(experts, k.Int32(1)))
+					x.at = append(x.at, k.Add(from, k.Convert(places.Load(at), kernel.I64)))
+					list = append(list, matrixWeight{ws[0], scales[0], k.Convert(chosen.Load(at), kernel.I64)})
+				}
 				p.multiply(k, x, list, n0, func(row, col kernel.V, sums []kernel.Vec) {
 					total := k.ZeroVec(kernel.F32, target.ResultRun)
 					for i, sum := range sums {
+						counts := k.Cmp(kernel.LT, k.Int32(i), experts) // they come first
 						total = k.MapVec(func(v ...kernel.V) kernel.V {
-							return k.Select(counts[i], k.Add(v[0], k.RoundBF16(v[1])), v[0])
+							return k.Select(counts, k.Add(v[0], k.RoundBF16(v[1])), v[0])
 						}, total, sum)
 					}
 					k.If(k.Cmp(kernel.EQ, row, k.Int(0)), func() { store(col, total) })
 				})
 			})
-			k.If(k.Not(counts[0]), func() {
+			k.If(k.Not(has), func() {
 				k.Lanes(k.Int(p.tileCols()/target.ResultRun), func(i kernel.V) {
 					store(k.Add(n0, k.Mul(i, k.Int(target.ResultRun))), k.ZeroVec(kernel.F32, target.ResultRun))
 				})

@@ -176,7 +176,7 @@ func (p *matrixLaunch) body(k *kernel.K, b []*kernel.Buf, m kernel.V) {
 	}
 	list := make([]matrixWeight, p.products)
 	for i := range list {
-		list[i].rows = ws[i].At(k.Mul(group, k.Int(p.n*p.depth)))
+		list[i].rows, list[i].index = ws[i], group
 		if len(scales) > 0 {
 			list[i].scales = scales[i]
 		}

@@ -129,9 +129,10 @@ func (p *matrixProduct) scaledMFMA() *target.MFMA {
 	return p.t.MFMA(p.w, ownCodes(p.t), true)
 }
 
-// matrixWeight is a weight matrix in a kernel.
+// matrixWeight is a weight matrix of a stack of them, in a kernel.
 type matrixWeight struct {
-	rows, scales *kernel.Buf // from the matrix's first row on
+	rows, scales *kernel.Buf
+	index        kernel.V // of the matrix
 }
 
 // matrixRows is x in a kernel.
@@ -154,15 +155,23 @@ func (p *matrixProduct) run() int {
 // perLane is how many k of a row a lane has in a chunk.
 const perLane = matrixChunk / lanesPerRow
 
+// skinny reports whether a tile is bound by reading w: waves are few then, and each
+// has as much of it under way as its registers hold.
+func (p *matrixProduct) skinny() bool { return p.rows == 1 }
+
 // atOnce is how many chunks are loaded before the first is multiplied, of whole in
-// all: what 64 registers hold and whole is a multiple of.
+// all: what some registers hold, and whole is a multiple of.
 func (p *matrixProduct) atOnce(whole int) int {
+	registers := 64
+	if p.skinny() {
+		registers = 128
+	}
 	x := perLane / 2
 	if p.codes {
 		x = perLane / 4
 	}
 	words := p.rowsOfX()*x + p.products*p.cols*perLane/p.run()*4
-	n := max(1, min(64/words, whole))
+	n := max(1, min(registers/words, whole))
 	for whole%n != 0 {
 		n--
 	}
@@ -214,9 +223,10 @@ type matrixEmitter struct {
 	acc []*kernel.VecVar // by product, row and column of the tile
 
 	// Where this lane's elements of the first chunk and its scales are: those of x by
-	// row of the tile, those of w by column.
-	xAt, xScale, wAt, wScale []kernel.V
-	firstK                   kernel.V // the first k in a chunk
+	// row of the tile, those of w by product and column.
+	xAt, xScale []kernel.V
+	wAt, wScale [][]kernel.V
+	firstK      kernel.V // the first k in a chunk
 }
 
 // sum is the accumulator of a tile of 16 by 16.
@@ -233,16 +243,22 @@ func (e *matrixEmitter) address(n0, sub, group kernel.V) {
 		e.xAt = append(e.xAt, e.Add(e.Mul(at, e.Int(e.depth)), e.firstK))
 		e.xScale = append(e.xScale, e.Mul(at, e.Int(e.depth/matrixChunk)))
 	}
-	for c := range e.cols {
-		from := e.Add(n0, e.Int(c*target.MatrixTile))
-		row := last(e.Add(from, sub))
-		e.wAt = append(e.wAt, e.Add(e.Mul(row, e.Int(e.depth)), e.firstK))
-		switch e.w {
-		case ir.BF16:
-		case ir.F4E2M1: // a lane's elements of a chunk are one block
-			e.wScale = append(e.wScale, e.Add(e.Mul(row, e.Int(e.scaleCols())), group))
-		default:
-			e.wScale = append(e.wScale, e.Mul(e.UDiv(last(from), e.Int(e.block[0])), e.Int(e.scaleCols())))
+	for p, w := range e.ws {
+		e.wAt, e.wScale = append(e.wAt, nil), append(e.wScale, nil)
+		// Per lane, so that many weights do not need many scalar registers.
+		rows, scaleRows := e.Mul(w.index, e.Int(e.n)), e.Mul(w.index, e.Int(ceilDiv(e.n, max(1, e.block[0]))))
+		for c := range e.cols {
+			from := e.Add(n0, e.Int(c*target.MatrixTile))
+			row := last(e.Add(from, sub))
+			e.wAt[p] = append(e.wAt[p], e.Add(e.Mul(e.Add(rows, row), e.Int(e.depth)), e.firstK))
+			switch e.w {
+			case ir.BF16:
+			case ir.F4E2M1: // a lane's elements of a chunk are one block
+				e.wScale[p] = append(e.wScale[p], e.Add(e.Mul(e.Add(scaleRows, row), e.Int(e.scaleCols())), group))
+			default:
+				block := e.UDiv(last(from), e.Int(e.block[0]))
+				e.wScale[p] = append(e.wScale[p], e.Mul(e.Add(scaleRows, block), e.Int(e.scaleCols())))
+			}
 		}
 	}
 }
@@ -260,6 +276,9 @@ func (e *matrixEmitter) chunks(list []kernel.V) {
 	loads := make([]matrixLoads, len(list))
 	for i, c := range list {
 		loads[i] = e.load(c)
+	}
+	if e.skinny() {
+		e.InOrder()
 	}
 	for i := range loads {
 		e.add(&loads[i])
@@ -280,7 +299,7 @@ func (e *matrixEmitter) load(chunk kernel.V) matrixLoads {
 	run := e.run()
 	for p, w := range e.ws {
 		out.w, out.wScale = append(out.w, nil), append(out.wScale, nil)
-		for c, at := range e.wAt {
+		for c, at := range e.wAt[p] {
 			var row []kernel.Vec
 			for i := range perLane / run {
 				row = append(row, read(w.rows, at, i*run*lanesPerRow, run))
@@ -289,7 +308,7 @@ func (e *matrixEmitter) load(chunk kernel.V) matrixLoads {
 			if e.w == ir.BF16 {
 				continue
 			}
-			s := e.Add(e.wScale[c], e.UDiv(k0, e.Int(e.block[1])))
+			s := e.Add(e.wScale[p][c], e.UDiv(k0, e.Int(e.block[1])))
 			if e.scaledMFMA() != nil {
 				out.wScale[p] = append(out.wScale[p], w.scales.Bytes().Load(s))
 			} else {
