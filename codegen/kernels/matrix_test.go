@@ -90,10 +90,8 @@ func (m *matrixOps) step(t int) {
 		m.add("block_linear", attrs, m.in(ir.BF16, t, 1152), m.w4(200, 1152))
 		m.add("split_linear", append(attrs, ir.A("sizes", []int{192, 64})...), m.in(ir.BF16, t, 7168), m.w8(256, 7168))
 	}
-	for _, act := range []int{0, 128} {
-		m.experts(t, 256, 512, act, m.w8)
-		m.experts(t, 512, 256, act, m.w4)
-	}
+	m.experts(t, 256, 512, 128, m.w8)
+	m.experts(t, 512, 256, 0, m.w4)
 }
 
 var asmFunction = regexp.MustCompile(`(?ms)^(\w+):\s.*?^\.Lfunc_end`)
@@ -102,7 +100,7 @@ var asmFunction = regexp.MustCompile(`(?ms)^(\w+):\s.*?^\.Lfunc_end`)
 // spills nothing, keeps no accumulator in an AGPR and calls nothing.
 func TestMatrixForms(t *testing.T) {
 	for _, chip := range []string{"gfx942", "gfx950"} {
-		for _, rows := range []int{3, 100, 400} {
+		for _, rows := range []int{3, 400} {
 			m := newMatrixOps(t, chip)
 			m.step(rows)
 			u := m.unit()
@@ -128,7 +126,7 @@ func TestMatrixForms(t *testing.T) {
 					}
 				}
 			}
-			if products < 20 {
+			if products < 15 {
 				t.Errorf("%s, %d rows: %d kernels of products", chip, rows, products)
 			}
 		}
