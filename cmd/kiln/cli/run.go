@@ -117,6 +117,10 @@ func generate(e *env, f *flags, s *session, seq *engine.Seq, req engine.Request,
 	if err != nil {
 		return err
 	}
+	progress.clear()
+	if err := s.device.tellCounters(e.stderr); err != nil {
+		return err
+	}
 	r := runResult{
 		PromptIDs: req.Prompt, IDs: ids, Text: text.String(), Device: s.device.name,
 		PrefillS: stats.Prefill.Seconds(), DecodeS: stats.Decode.Seconds(), TokensPerS: rate(len(ids), stats),
