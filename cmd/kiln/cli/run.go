@@ -20,6 +20,9 @@ const runHelp = `Completes a prompt and streams the text. Standard error shows t
 it was chosen, the prompt, and last one line that sums up: device, sampling,
 tokens, tokens per second, time to the first token, peak memory.
 
+On emu, GPU code is compiled for gfx950 (emu, emu:gfx950) or gfx942 and executed by
+an emulator on this CPU: docs/emulator.md. --sanitize and --counters watch it.
+
 Generation stops at the end-of-sentence token, which is kept in the ids and left
 out of the text; with --ignore-eos it goes on to --max-new-tokens.`
 
