@@ -10,7 +10,8 @@ import (
 //   - "pending register": a register is read or written that a load is still to
 //     write. (The chips read what a store writes when it is issued.) A load may be
 //     followed by another one into the same register that is in order with it;
-//   - "pending lds at barrier": a wave reaches s_barrier with LDS accesses under way;
+//   - "pending lds at barrier": a wave reaches s_barrier with LDS accesses under way
+//     (exchanges between lanes touch no memory, and may be);
 //   - "pending lds": LDS is accessed where a load into LDS of any wave is to write;
 //   - "release too early": an atomic, or a store past the caches, with a buffer_wbl2
 //     under way, which is there to make earlier stores visible first;
@@ -81,7 +82,7 @@ func (x *waitWatcher) before(w *wave, at int) {
 		return
 	case use.class == classBarrier:
 		for _, p := range b.list {
-			if p.order == orderLDS || p.order == orderNone && p.lgkm && p.vm {
+			if p.order == orderLDS && k.uses[p.at].class != classPermute || p.order == orderNone && p.lgkm && p.vm {
 				x.reports.report(CheckWaitcnt, "pending lds at barrier", w, at, -1, 0, "%s is under way, and other waves go on", x.reports.where(p.at))
 				break
 			}

@@ -55,13 +55,16 @@ func chooseDevice(f *flags) (device, error) {
 			return device{}, err
 		}
 	}
-	if f.text("bundle") != "" && (d.name == "ref" || !f.given("device")) {
+	if f.text("bundle") != "" && d.chip == "" {
 		if d.name == "ref" && !f.fromEnv["device"] { // a flag wins over a variable
 			return device{}, refuse(fmt.Errorf("--bundle runs on host and emu, --device says %s", d.name), "leave --device out")
 		}
 		d = device{name: "host", why: "given by " + f.origins("bundle")}
 	}
-	return d, d.watch(f)
+	if err := d.watch(f); err != nil {
+		return device{}, err
+	}
+	return d, nil
 }
 
 // watch reads --sanitize and --counters.
