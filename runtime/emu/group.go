@@ -35,7 +35,9 @@ func newGroup(k *Kernel, l *Launch, rs regions, kernarg uint64, steps []step) *g
 	}
 	items := l.Block[0] * l.Block[1] * l.Block[2]
 	for i := range (items + Lanes - 1) / Lanes {
-		g.waves = append(g.waves, &wave{v: make([]Vec, n), id: i, group: g, scratch: make([]byte, Lanes*g.private)})
+		w := &wave{v: make([]Vec, n), id: i, group: g, scratch: make([]byte, Lanes*g.private)}
+		w.items, w.lanes = g.lanes(w.id)
+		g.waves = append(g.waves, w)
 	}
 	return g
 }
@@ -46,7 +48,7 @@ func (g *group) start(id [3]int) {
 	g.id = id
 	d := g.k.Meta.Descriptor
 	for _, w := range g.waves {
-		*w = wave{v: w.v, scratch: w.scratch, id: w.id, group: g, count: w.count, pc: g.launch.entry}
+		w.reset(g.launch.entry)
 		if g.launch.reports != nil {
 			w.poison()
 		}
@@ -80,7 +82,8 @@ func (g *group) start(id [3]int) {
 				at++
 			}
 		}
-		g.lanes(w)
+		w.v[0] = w.items
+		w.setExec(w.lanes)
 	}
 	if g.launch.reports != nil {
 		for i := range len(g.lds) / 4 {
@@ -92,20 +95,17 @@ func (g *group) start(id [3]int) {
 	}
 }
 
-// lanes sets EXEC and the work-item ids, packed into v0 as x | y<<10 | z<<20.
-func (g *group) lanes(w *wave) {
+// lanes are the work-items of a wave: their ids, packed as x | y<<10 | z<<20, and the
+// mask of the lanes that have one.
+func (g *group) lanes(wave int) (ids Vec, mask uint64) {
 	b := g.launch.Block
 	items := b[0] * b[1] * b[2]
-	exec := uint64(0)
-	for i := range Lanes {
-		item := w.id*Lanes + i
-		if item >= items {
-			break
-		}
-		exec |= 1 << i
-		w.v[0][i] = uint32(item%b[0] | item/b[0]%b[1]<<10 | item/(b[0]*b[1])<<20)
+	for i := range min(Lanes, items-wave*Lanes) {
+		item := wave*Lanes + i
+		mask |= 1 << i
+		ids[i] = uint32(item%b[0] | item/b[0]%b[1]<<10 | item/(b[0]*b[1])<<20)
 	}
-	w.setExec(exec)
+	return ids, mask
 }
 
 // run executes up to budget instructions of the group's waves and tells whether all

@@ -7,7 +7,8 @@ import "strings"
 //   - "pending register": a register is read or written that a load is still to
 //     write. (The chips read what a store writes when it is issued.) A load may be
 //     followed by another one into the same register that is in order with it;
-//   - "pending lds at barrier": a wave reaches s_barrier with LDS accesses under way;
+//   - "pending lds at barrier": a wave reaches s_barrier with LDS accesses under way
+//     (exchanges between lanes touch no memory, and may be);
 //   - "pending lds": LDS is accessed where a load into LDS of any wave is to write;
 //   - "release too early": an atomic, or a store past the caches, with a buffer_wbl2
 //     under way, which is there to make earlier stores visible first;

@@ -72,6 +72,11 @@ func TestWaitcntSanitizer(t *testing.T) {
 			ds_write_b32 v1, v0
 			s_barrier
 			s_waitcnt lgkmcnt(0)`, "pending lds at barrier +0x10: +0xc: ds_write_b32 v1, v0 is under way"},
+		{"an exchange between lanes may pass a barrier", CheckWaitcnt, 2, 1, `
+			ds_bpermute_b32 v2, v1, v0
+			s_barrier
+			s_waitcnt lgkmcnt(0)
+			v_mov_b32_e32 v3, v2`, ""},
 		{"barrier with a wait", CheckWaitcnt, 2, 1, `
 			ds_write_b32 v1, v0
 			s_waitcnt lgkmcnt(0)

@@ -21,8 +21,11 @@ type wave struct {
 	pc     int // index of the next step
 	status status
 	id     int // in its group
-	group  *group
-	count  uint64 // instructions executed, of all groups that this wave's storage ran
+	// What v0 and EXEC start with: the ids of the work-items, and who has one.
+	items Vec
+	lanes uint64
+	group *group
+	count uint64 // instructions executed, of all groups that this wave's storage ran
 
 	gprIndexed bool // between s_set_gpr_idx_on and s_set_gpr_idx_off
 
@@ -41,6 +44,14 @@ type wave struct {
 	lost    [64]byte
 
 	fault error
+}
+
+// reset makes the wave one that is about to execute its first instruction. Vector
+// registers keep what they had, as on hardware.
+func (w *wave) reset(entry int) {
+	w.s, w.scc, w.gprIndexed = [numSGPRs]uint32{}, false, false
+	w.pc, w.status, w.fault = entry, running, nil
+	w.near = nil
 }
 
 // poison fills the registers with it.

@@ -274,7 +274,7 @@ func (c command) build(e *env) *cobra.Command {
 		if err := f.required(); err != nil {
 			return err
 		}
-		return reproduce(f, c.run(e, f, args))
+		return sanitized(e, reproduce(f, c.run(e, f, args)))
 	}
 	return cc
 }

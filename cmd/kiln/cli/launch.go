@@ -7,8 +7,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/kiln-project/kiln/codegen"
-	"github.com/kiln-project/kiln/codegen/llvm"
 	"github.com/kiln-project/kiln/codegen/object"
 	"github.com/kiln-project/kiln/runtime/emu"
 	"github.com/kiln-project/kiln/runtime/weights"
@@ -198,18 +196,11 @@ func loadKernel(e *env, f *flags, device object.TargetID) (*emu.Kernel, error) {
 	if _, err := file.Object.Kernel(f.text("kernel")); err != nil {
 		return nil, usagef("kiln inspect "+path, "%s: %s: %v", f.origins("kernel"), path, err)
 	}
-	tools, err := llvm.Find(e.ctx, llvm.FindOptions{Dir: f.text("llvm")})
-	if err != nil {
-		return nil, &codedError{exitFailed, err, "make toolchain"}
-	}
-	if tools.ObjDump == "" {
-		return nil, &codedError{exitFailed, fmt.Errorf("the LLVM of %s has no llvm-objdump", tools.Source), "make toolchain"}
-	}
-	dir, err := cacheDir(f)
+	l, err := emuLoader(e, f)
 	if err != nil {
 		return nil, err
 	}
-	p, err := emu.Loader{ObjDump: tools.ObjDump, Version: tools.Version, Store: codegen.OpenCache(dir)}.Load(e.ctx, data)
+	p, err := l.Load(e.ctx, data)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
