@@ -118,7 +118,10 @@ func (m *memory) Read(offset int64, dst []byte) error {
 	b, err := m.at(offset, len(dst))
 	if m.shadow != nil && len(b) > 0 {
 		if at, found := m.shadow.Undefined(Address(b), uint64(len(b))); found {
-			return fmt.Errorf("uninit: byte %d of a block of %d is read and undefined", at-Address(m.bytes), m.size)
+			return &SanitizerError{Reports: []Report{{
+				Check: CheckUninit, Kind: "undefined result", Lane: -1, Address: at, Count: 1,
+				Detail: fmt.Sprintf("the host reads byte %d of a block of %d, which is undefined", at-Address(m.bytes), m.size),
+			}}}
 		}
 	}
 	copy(dst, b)
