@@ -70,9 +70,9 @@ func TestGoldenAllDecomposed(t *testing.T) {
 			names = append(names, f.Name)
 		}
 	}
-	runGolden(t, newCompiler(t), variant{
-		numerics: dsv4.Production, disable: names,
-		lowered: func(m *plan.Module) {
+	runGolden(t, devicetest.Compiler(t), devicetest.Variant{
+		Numerics: dsv4.Production, Disable: names,
+		Lowered: func(m *plan.Module) {
 			for _, p := range m.Plans {
 				for _, l := range p.Launches {
 					if composites[l.Op] {

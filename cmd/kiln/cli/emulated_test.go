@@ -24,9 +24,9 @@ func TestEmulatedBundle(t *testing.T) {
 	kiln(t, append(slices.Clone(logits), "--device", "emu")...).failed(t, exitRefused, b+" was compiled for [gfx942], device emu:gfx950 runs gfx950", "--target gfx950")
 	kiln(t, append(slices.Clone(logits), "--device", "host")...).failed(t, exitRefused, b+" was compiled for [gfx942], device host runs x86-64-v")
 
-	run := []string{"run", "--model", tinyModel, "--prompt-ids", "5", "--max-new-tokens", "2", "--bundle", b, "--cache-dir", cache, "--device", "emu:gfx942"}
+	run := []string{"run", "--model", tinyModel, "--prompt-ids", "5", "--max-new-tokens", "1", "--bundle", b, "--cache-dir", cache, "--device", "emu:gfx942", "--sanitize", "all"}
 	r := kiln(t, append(slices.Clone(run), "--counters", counters)...).ok(t)
-	if !strings.HasPrefix(r.stderr, "device: emu:gfx942 (emulated, ") || !strings.Contains(r.stderr, "): given by --device\n") {
+	if !strings.HasPrefix(r.stderr, "device: emu:gfx942 (emulated, ") || !strings.Contains(r.stderr, "), with the sanitizers memory,race,uninit,waitcnt: given by --device\n") {
 		t.Errorf("standard error %q", r.stderr)
 	}
 	var c countersFile
