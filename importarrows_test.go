@@ -54,6 +54,8 @@ var arrows = []arrow{
 	{folder: "runtime", ours: []string{"ir", "codegen/plan", "codegen/object", "runtime"}},
 	// Devices are beside what runs on them, which knows none of them.
 	{folder: "runtime/device", ours: []string{"ir", "codegen/plan", "runtime/engine"}},
+	// What tests of devices share: it compiles a model for them.
+	{folder: "runtime/device/devicetest", ours: []string{"ir", "passes", "codegen", "models/dsv4", "runtime"}},
 	{folder: "runtime/host", ours: []string{"codegen/plan", "codegen/object", "runtime/device"}, external: []string{
 		"github.com/ebitengine/purego", "golang.org/x/sys/cpu",
 	}},

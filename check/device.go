@@ -17,7 +17,7 @@ import (
 
 // machine runs ops as they were compiled, all of them in one library.
 type machine struct {
-	host     *host.Device
+	dev      device.Device
 	d        *device.Model
 	plans    map[*oneOp]*plan.Plan
 	programs map[*oneOp]*device.Program
@@ -32,17 +32,16 @@ func openDevice(ctx context.Context, c *OpsConfig, ops []*oneOp, disable []strin
 	}
 	d := &machine{plans: map[*oneOp]*plan.Plan{}, programs: map[*oneOp]*device.Program{}}
 	for _, o := range ops {
-		p, err := u.Lower(o.graph)
-		if err != nil {
+		if _, err := u.Lower(o.graph); err != nil {
 			return nil, err
 		}
-		d.plans[o] = p
 	}
-	if err := d.open(ctx, c, u); err != nil {
+	m, err := d.open(ctx, c, u)
+	if err != nil {
 		return nil, err
 	}
-	for _, o := range ops {
-		var err error
+	for i, o := range ops {
+		d.plans[o] = m.Plans[i]
 		if d.programs[o], err = d.d.Load(d.plans[o]); err != nil {
 			d.close()
 			return nil, err
@@ -64,30 +63,45 @@ func openWhole(ctx context.Context, c *OpsConfig, s *passes.Step) (*machine, err
 	if err := u.PlanMemory(s); err != nil {
 		return nil, err
 	}
-	d := &machine{plans: map[*oneOp]*plan.Plan{nil: u.Module.Plans[0]}, programs: map[*oneOp]*device.Program{}}
-	return d, d.open(ctx, c, u)
+	d := &machine{plans: map[*oneOp]*plan.Plan{}, programs: map[*oneOp]*device.Program{}}
+	m, err := d.open(ctx, c, u)
+	if err != nil {
+		return nil, err
+	}
+	d.plans[nil] = m.Plans[0]
+	return d, nil
 }
 
-// open compiles a unit and opens its library.
-func (d *machine) open(ctx context.Context, c *OpsConfig, u *codegen.Unit) error {
+// open compiles a unit and opens its library. The module has the plans as they run.
+func (d *machine) open(ctx context.Context, c *OpsConfig, u *codegen.Unit) (*plan.Module, error) {
 	if c.Lowered != nil {
 		c.Lowered(u)
 	}
 	code, err := c.Compiler.Compile(ctx, u)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if d.host, err = host.Open(); err != nil {
-		return err
+	m := u.Module
+	if c.Spread != nil {
+		if m, err = c.Spread(m); err != nil {
+			return nil, err
+		}
 	}
-	if d.d, err = device.NewModel(d.host, code.Object, u.Module); err != nil {
-		return errors.Join(err, d.host.Close())
+	open := c.Open
+	if open == nil {
+		open = func() (device.Device, error) { return host.Open() }
 	}
-	return nil
+	if d.dev, err = open(); err != nil {
+		return nil, err
+	}
+	if d.d, err = device.NewModel(d.dev, code.Object, m); err != nil {
+		return nil, errors.Join(err, d.dev.Close())
+	}
+	return m, nil
 }
 
 func (d *machine) close() error {
-	return errors.Join(d.d.Close(), d.host.Close())
+	return errors.Join(d.d.Close(), d.dev.Close())
 }
 
 // run runs an op.

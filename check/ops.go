@@ -8,16 +8,22 @@ import (
 
 	"github.com/kiln-project/kiln/codegen"
 	"github.com/kiln-project/kiln/codegen/kernels"
+	"github.com/kiln-project/kiln/codegen/plan"
 	"github.com/kiln-project/kiln/codegen/target"
 	"github.com/kiln-project/kiln/ir"
 	"github.com/kiln-project/kiln/ir/eval"
+	"github.com/kiln-project/kiln/runtime/device"
 	"github.com/kiln-project/kiln/runtime/engine"
 )
 
 // OpsConfig says what Ops runs on what.
 type OpsConfig struct {
 	Compiler *codegen.Compiler
-	Target   *target.Target // one that this machine runs
+	Target   *target.Target // one that the device runs
+	// Open opens a device for each library; nil: the host.
+	Open func() (device.Device, error)
+	// Spread lays out a module's plans before they run; nil leaves them.
+	Spread func(*plan.Module) (*plan.Module, error)
 	// Only, if not "", is the name of ops, or their loc, or the beginning of it. Those
 	// are run by their decomposition as well.
 	Only string

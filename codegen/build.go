@@ -103,7 +103,7 @@ func (c *Compiler) buildKey(t *target.Target, m *passes.Module, buckets []passes
 // cached returns what Build made before. An entry that does not read is not
 // there.
 func (c *Compiler) cached(key string, t *target.Target) (bundle.Files, Stats, bool) {
-	data, ok := c.Cache.get(key)
+	data, ok := c.Cache.Get(key)
 	if !ok {
 		return nil, Stats{}, false
 	}
@@ -126,7 +126,7 @@ func (c *Compiler) keep(key string, files bundle.Files) error {
 	if err != nil {
 		return err
 	}
-	return c.Cache.put(key, data)
+	return c.Cache.Put(key, data)
 }
 
 // emit adds the forms that were asked for.

@@ -35,8 +35,8 @@ func cacheKey(parts ...string) string {
 
 func (c *Cache) path(key string) string { return filepath.Join(c.dir, key+cacheSuffix) }
 
-// get returns an entry; a missing or damaged one is not found.
-func (c *Cache) get(key string) ([]byte, bool) {
+// Get returns an entry; a missing or damaged one is not found.
+func (c *Cache) Get(key string) ([]byte, bool) {
 	if c == nil {
 		return nil, false
 	}
@@ -52,9 +52,9 @@ func (c *Cache) get(key string) ([]byte, bool) {
 	return body, true
 }
 
-// put stores an entry. A cache that cannot be written is an error: compiling
+// Put stores an entry under a key, a digest in hexadecimal. A cache that cannot be written is an error: compiling
 // again each time would be silently slow.
-func (c *Cache) put(key string, body []byte) error {
+func (c *Cache) Put(key string, body []byte) error {
 	if c == nil {
 		return nil
 	}

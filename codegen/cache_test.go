@@ -12,13 +12,13 @@ func TestCache(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "c")
 	c := OpenCache(dir)
 	key, body := cacheKey("a", "b"), []byte("an object")
-	if _, ok := c.get(key); ok {
+	if _, ok := c.Get(key); ok {
 		t.Error("an empty cache has an entry")
 	}
-	if err := c.put(key, body); err != nil {
+	if err := c.Put(key, body); err != nil {
 		t.Fatal(err)
 	}
-	if got, ok := c.get(key); !ok || !bytes.Equal(got, body) {
+	if got, ok := c.Get(key); !ok || !bytes.Equal(got, body) {
 		t.Errorf("got %q, %v", got, ok)
 	}
 	if cacheKey("a", "b") != key || cacheKey("ab") == key || cacheKey("a", "b", "") == key {
@@ -37,7 +37,7 @@ func TestCache(t *testing.T) {
 		if err := os.WriteFile(c.path(key), damage(bytes.Clone(data)), 0o644); err != nil {
 			t.Fatal(err)
 		}
-		if _, ok := c.get(key); ok {
+		if _, ok := c.Get(key); ok {
 			t.Error("a damaged entry was served")
 		}
 		if err := os.WriteFile(c.path(key), data, 0o644); err != nil {
@@ -58,7 +58,7 @@ func TestCache(t *testing.T) {
 		t.Errorf("clean of no folder: %d, %v", n, err)
 	}
 	var none *Cache
-	if _, ok := none.get(key); ok || none.put(key, body) != nil {
+	if _, ok := none.Get(key); ok || none.Put(key, body) != nil {
 		t.Error("no cache must keep nothing")
 	}
 }
@@ -72,10 +72,10 @@ func TestCacheConcurrent(t *testing.T) {
 	for range 8 {
 		wg.Go(func() {
 			for range 20 {
-				if err := c.put(key, body); err != nil {
+				if err := c.Put(key, body); err != nil {
 					t.Error(err)
 				}
-				if got, ok := c.get(key); !ok || !bytes.Equal(got, body) {
+				if got, ok := c.Get(key); !ok || !bytes.Equal(got, body) {
 					t.Error("half an entry")
 				}
 			}

@@ -77,7 +77,7 @@ func (c *Compiler) Compile(ctx context.Context, u *Unit) (*Compiled, error) {
 		all = append(all, keys[i])
 	}
 	linkKey := cacheKey(all...)
-	if obj, ok := c.Cache.get(linkKey); ok {
+	if obj, ok := c.Cache.Get(linkKey); ok {
 		out.Object, out.Stats.Cached = obj, len(u.Kernels)
 		return out, nil
 	}
@@ -97,7 +97,7 @@ func (c *Compiler) Compile(ctx context.Context, u *Unit) (*Compiled, error) {
 		}
 	}
 	out.Stats.Link = time.Since(start)
-	return out, c.Cache.put(linkKey, out.Object)
+	return out, c.Cache.Put(linkKey, out.Object)
 }
 
 // version is the code object version for a target, 0 where there is none.
@@ -210,7 +210,7 @@ func (c *Compiler) schedule(n int) (order []int, workers int) {
 }
 
 func (c *Compiler) object(ctx context.Context, t *target.Target, k *Kernel, as llvm.Output, version int, key string) ([]byte, bool, error) {
-	if obj, ok := c.Cache.get(key); ok {
+	if obj, ok := c.Cache.Get(key); ok {
 		return obj, true, nil
 	}
 	job := llvm.Job{
@@ -224,5 +224,5 @@ func (c *Compiler) object(ctx context.Context, t *target.Target, k *Kernel, as l
 	if err != nil {
 		return nil, false, err
 	}
-	return r.Output, false, c.Cache.put(key, r.Output)
+	return r.Output, false, c.Cache.Put(key, r.Output)
 }

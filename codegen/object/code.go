@@ -1,8 +1,10 @@
 package object
 
 import (
+	"cmp"
 	"debug/elf"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -20,10 +22,12 @@ type CodeObject struct {
 
 	Relocatable bool // not linked yet: addresses are offsets in sections
 	Kernels     []Kernel
-	Segments    []Segment // what a loader maps; none if Relocatable
+	Functions   []DeviceFunction // the others, by address; as far as symbols tell
+	Segments    []Segment        // what a loader maps; none if Relocatable
 	Relocations []Relocation
-	Undefined   []string // symbols that the object uses and does not define, sorted
-	Comments    []string // what compiler and linker wrote about themselves
+	Exported    map[string]uint64 // addresses of the symbols that a loader sees
+	Undefined   []string          // symbols that the object uses and does not define, sorted
+	Comments    []string          // what compiler and linker wrote about themselves
 
 	Problems []string
 }
@@ -129,6 +133,15 @@ func readCodeObject(e *elfFile) (*CodeObject, error) {
 		k.check(o, &p)
 		k.occupancy(o.Target.Chip)
 	}
+	if !o.Relocatable {
+		o.Functions = e.functions(o.Kernels, &p)
+		o.Exported = map[string]uint64{}
+		for i := range e.dynsym {
+			if s := &e.dynsym[i]; s.section != shnUndef && s.bind != elf.STB_LOCAL {
+				o.Exported[s.name] = s.value
+			}
+		}
+	}
 	for _, name := range e.descriptors() {
 		if !described[name] {
 			p.add("kernel descriptor %q has no metadata", name)
@@ -181,6 +194,44 @@ func (e *elfFile) locate(k *Kernel, symbols map[symbolKey]*symbol, p *problems) 
 	default:
 		k.Section, k.Address, k.Code = e.sections[s.section].name, s.value, b
 	}
+}
+
+// DeviceFunction is a function that kernels call.
+type DeviceFunction struct {
+	Name    string
+	Section string
+	Address uint64
+	Code    []byte
+}
+
+// functions lists those that are no kernel. Aliases of one function are one.
+func (e *elfFile) functions(kernels []Kernel, p *problems) []DeviceFunction {
+	seen, ofKernel := map[uint64]bool{}, map[string]bool{}
+	for i := range kernels {
+		seen[kernels[i].Address] = true
+		ofKernel[strings.TrimSuffix(kernels[i].Symbol, ".kd")] = true
+	}
+	var list []DeviceFunction
+	for _, table := range [][]symbol{e.symtab, e.dynsym} {
+		for i := range table {
+			s := &table[i]
+			if s.typ != elf.STT_FUNC || s.section == shnUndef || s.size == 0 || seen[s.value] || ofKernel[s.name] {
+				continue
+			}
+			seen[s.value] = true
+			b, err := e.contents(s)
+			switch {
+			case err != nil:
+				p.add("function %s: %v", s.name, err)
+			case len(b)%4 != 0:
+				p.add("function %s: code of %d bytes: not a multiple of 4", s.name, len(b))
+			default:
+				list = append(list, DeviceFunction{Name: s.name, Section: e.sections[s.section].name, Address: s.value, Code: b})
+			}
+		}
+	}
+	slices.SortFunc(list, func(a, b DeviceFunction) int { return cmp.Compare(a.Address, b.Address) })
+	return list
 }
 
 // occupancy fills in k.Occupancy. The descriptor can allocate more registers

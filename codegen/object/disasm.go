@@ -65,6 +65,30 @@ var instruction = regexp.MustCompile(`^\s+(\S.*?)\s*// ([0-9A-F]{12,16}): ([0-9A
 // know it: an LLVM that does not is an error, as is anything it writes to
 // standard error and every line that is not understood.
 func Disassemble(ctx context.Context, objdump string, data []byte, cpu string) (map[string][]Line, error) {
+	return disassemble(ctx, objdump, data, cpu, func(*CodeObject) {})
+}
+
+// DisassembleFunctions does the same for the functions that are no kernel. The lists
+// are in the order of CodeObject.Functions; offsets count from the function.
+func DisassembleFunctions(ctx context.Context, objdump string, data []byte, cpu string) ([][]Line, error) {
+	n := 0
+	found, err := disassemble(ctx, objdump, data, cpu, func(o *CodeObject) {
+		n = len(o.Functions)
+		o.Kernels = make([]Kernel, n)
+		for i, f := range o.Functions {
+			// Names may be there twice: numbers are not.
+			o.Kernels[i] = Kernel{Name: strconv.Itoa(i), Section: f.Section, Address: f.Address, Code: f.Code}
+		}
+	})
+	list := make([][]Line, n)
+	for i := range list {
+		list[i] = found[strconv.Itoa(i)]
+	}
+	return list, err
+}
+
+// disassemble lists the kernels of the code object as pick leaves it.
+func disassemble(ctx context.Context, objdump string, data []byte, cpu string, pick func(*CodeObject)) (map[string][]Line, error) {
 	f, err := Read(data)
 	if err != nil {
 		return nil, err
@@ -75,6 +99,7 @@ func Disassemble(ctx context.Context, objdump string, data []byte, cpu string) (
 	if cpu == "" {
 		cpu = f.Object.Target.Chip
 	}
+	pick(f.Object)
 	// -z: zeros are instructions too, and must not be abbreviated.
 	cmd := exec.CommandContext(ctx, objdump, "-d", "-z", "--mcpu="+cpu, "-")
 	cmd.Stdin = bytes.NewReader(data)

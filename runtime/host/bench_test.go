@@ -9,6 +9,7 @@ import (
 	"github.com/kiln-project/kiln/models/dsv4"
 	"github.com/kiln-project/kiln/passes"
 	"github.com/kiln-project/kiln/runtime/device"
+	"github.com/kiln-project/kiln/runtime/device/devicetest"
 	"github.com/kiln-project/kiln/runtime/engine"
 	"github.com/kiln-project/kiln/runtime/host"
 	"github.com/kiln-project/kiln/runtime/weights"
@@ -48,7 +49,7 @@ func tinyOnHost(b *testing.B) (*engine.Engine, engine.Layout) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	out, err := newCompiler(b).Compile(context.Background(), u)
+	out, err := devicetest.Compiler(b).Compile(context.Background(), u)
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -10,12 +10,13 @@ import (
 	"github.com/kiln-project/kiln/ir"
 	"github.com/kiln-project/kiln/models/dsv4"
 	"github.com/kiln-project/kiln/passes"
+	"github.com/kiln-project/kiln/runtime/device/devicetest"
 )
 
 // With the form of each op that has a decomposition disabled in turn, the goldens
 // hold. Primitives are refused without theirs: codegen's TestDisabledForms.
 func TestGoldenDisabledForms(t *testing.T) {
-	c := newCompiler(t)
+	c := devicetest.Compiler(t)
 	for _, op := range kernels.Ops() {
 		def, err := ir.Lookup(op)
 		if err != nil {
@@ -28,9 +29,9 @@ func TestGoldenDisabledForms(t *testing.T) {
 			without := func(name string, config passes.Config, skip map[string]string) {
 				t.Run(name, func(t *testing.T) {
 					decomposed := 0
-					runGolden(t, c, variant{
-						numerics: dsv4.Production, passes: config, disable: []string{f.Name}, skip: skip,
-						lowered: func(m *plan.Module) {
+					runGolden(t, c, devicetest.Variant{
+						Numerics: dsv4.Production, Passes: config, Disable: []string{f.Name}, Skip: skip,
+						Lowered: func(m *plan.Module) {
 							for _, d := range m.Decomposed {
 								if d.Op == op {
 									decomposed += d.Count

@@ -8,16 +8,17 @@ import (
 
 	"github.com/kiln-project/kiln/models/dsv4"
 	"github.com/kiln-project/kiln/passes"
+	"github.com/kiln-project/kiln/runtime/device/devicetest"
 )
 
 // With each optional pass off in turn, and with 20 random subsets of them, in both
 // numerics. What TestGoldenPasses runs is not run again.
 func TestGoldenPassesLong(t *testing.T) {
-	c := newCompiler(t)
+	c := devicetest.Compiler(t)
 	run := func(name string, n dsv4.Numerics, config passes.Config) {
 		t.Run(fmt.Sprintf("%s/%s", n, name), func(t *testing.T) {
 			t.Log(config.Key())
-			runGolden(t, c, variant{numerics: n, passes: config})
+			runGolden(t, c, devicetest.Variant{Numerics: n, Passes: config})
 		})
 	}
 	for _, n := range []dsv4.Numerics{dsv4.Production, dsv4.Unrounded} {

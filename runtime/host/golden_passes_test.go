@@ -7,6 +7,7 @@ import (
 
 	"github.com/kiln-project/kiln/models/dsv4"
 	"github.com/kiln-project/kiln/passes"
+	"github.com/kiln-project/kiln/runtime/device/devicetest"
 )
 
 // optional lists the passes that run unless they are disabled.
@@ -34,11 +35,11 @@ func subset(seed uint64) passes.Config {
 // The goldens hold without the optional passes, and with any of them. The other
 // subsets, and all but one pass, are in the long tests.
 func TestGoldenPasses(t *testing.T) {
-	c := newCompiler(t)
+	c := devicetest.Compiler(t)
 	run := func(name string, config passes.Config) {
 		t.Run(name, func(t *testing.T) {
 			t.Log(config.Key())
-			runGolden(t, c, variant{numerics: dsv4.Production, passes: config})
+			runGolden(t, c, devicetest.Variant{Numerics: dsv4.Production, Passes: config})
 		})
 	}
 	run("required", passes.Config{Pipeline: "required"})

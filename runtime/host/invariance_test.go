@@ -9,13 +9,14 @@ import (
 	"github.com/kiln-project/kiln/models/dsv4"
 	"github.com/kiln-project/kiln/passes"
 	"github.com/kiln-project/kiln/runtime/device"
+	"github.com/kiln-project/kiln/runtime/device/devicetest"
 	"github.com/kiln-project/kiln/runtime/engine"
 	"github.com/kiln-project/kiln/runtime/weights"
 )
 
 // tiny is the tiny checkpoint on the host, compiled as shapes come.
 type tiny struct {
-	exec   *lazy
+	exec   *devicetest.Lazy
 	layout engine.Layout
 	states []*ir.Value
 }
@@ -30,7 +31,7 @@ func openTiny(t *testing.T) *tiny {
 func openTinyAs(t *testing.T, fnuz bool, o dsv4.Options) *tiny {
 	t.Helper()
 	const dir = "../../testdata/tiny-dsv4"
-	c := newCompiler(t)
+	c := devicetest.Compiler(t)
 	cfg, err := dsv4.LoadConfig(dir)
 	if err != nil {
 		t.Fatal(err)
@@ -51,13 +52,13 @@ func openTinyAs(t *testing.T, fnuz bool, o dsv4.Options) *tiny {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { file.Close() })
-	x, err := newLazy(t, c, m.Entries, m.Pack, engine.CheckpointSource{File: file})
+	x, err := devicetest.NewLazy(t, c, openHost, m.Entries, m.Pack, engine.CheckpointSource{File: file})
 	if err != nil {
 		t.Fatal(err)
 	}
-	own := *x.target
+	own := *x.Target
 	own.FNUZ = fnuz
-	x.target = &own
+	x.Target = &own
 	l, err := engine.LayoutOf(m.Entries[0])
 	if err != nil {
 		t.Fatal(err)
@@ -67,12 +68,12 @@ func openTinyAs(t *testing.T, fnuz bool, o dsv4.Options) *tiny {
 
 // recorder keeps the state that the engine makes, to look into it.
 type recorder struct {
-	*lazy
+	*devicetest.Lazy
 	state *device.State
 }
 
 func (r *recorder) NewState(entry string, bind map[string]int) (engine.State, error) {
-	st, err := r.lazy.NewState(entry, bind)
+	st, err := r.Lazy.NewState(entry, bind)
 	if s, ok := st.(*device.State); ok {
 		r.state = s
 	}
@@ -81,7 +82,7 @@ func (r *recorder) NewState(entry string, bind map[string]int) (engine.State, er
 
 func (m *tiny) engine(t *testing.T, rings, pages int) (*engine.Engine, *device.State) {
 	t.Helper()
-	r := &recorder{lazy: m.exec}
+	r := &recorder{Lazy: m.exec}
 	e, err := engine.New(r, m.layout, rings, pages)
 	if err != nil {
 		t.Fatal(err)

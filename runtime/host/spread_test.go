@@ -58,10 +58,10 @@ func TestSpread(t *testing.T) {
 	want, wantState := run(openTiny(t))
 
 	m := openTiny(t)
-	dev := &poisoned{Device: m.exec.dev}
-	m.exec.dev = dev
+	dev := &poisoned{Device: m.exec.Dev}
+	m.exec.Dev = dev
 	var plans []*plan.Plan
-	m.exec.relay = func(p *plan.Plan) (*plan.Plan, error) {
+	m.exec.Relay = func(p *plan.Plan) (*plan.Plan, error) {
 		spread, err := plan.Spread(p, 256)
 		plans = append(plans, spread)
 		return spread, err

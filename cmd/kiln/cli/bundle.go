@@ -3,27 +3,26 @@ package cli
 import (
 	"fmt"
 	"reflect"
-	"slices"
 
 	"github.com/kiln-project/kiln/codegen/bundle"
 	"github.com/kiln-project/kiln/models/dsv4"
 	rt "github.com/kiln-project/kiln/runtime/device"
 	"github.com/kiln-project/kiln/runtime/engine"
-	"github.com/kiln-project/kiln/runtime/host"
 )
 
-// compiledModel is a bundle's code for this machine.
+// compiledModel is a bundle's code for a device.
 type compiledModel struct {
 	path         string
+	dev          device
 	maxSeq       int
 	rings, pages int // pool sizes that the plans were compiled for
 	code         *bundle.Code
 }
 
-// openBundle reads a bundle for this CPU and sets the options that it was
+// openBundle reads a bundle for the device and sets the options that it was
 // compiled with. What the command line or the model's folder says otherwise is
 // refused, naming it.
-func openBundle(f *flags, path string, c *dsv4.Config, o *dsv4.Options) (*compiledModel, error) {
+func openBundle(f *flags, dev device, path string, c *dsv4.Config, o *dsv4.Options) (*compiledModel, error) {
 	b, err := bundle.ReadManifest(path)
 	if err != nil {
 		return nil, err
@@ -57,20 +56,23 @@ func openBundle(f *flags, path string, c *dsv4.Config, o *dsv4.Options) (*compil
 		return nil, differs("layers", set.Layers, c.Layers)
 	}
 	o.Numerics, o.Taps, o.Greedy, o.MaxDraft = dsv4.Numerics(set.Numerics), set.Taps, set.Greedy, set.Speculate
-	runs, err := host.Targets()
-	if err != nil {
-		return nil, refuse(err, "--device ref")
-	}
-	i := slices.IndexFunc(runs, func(t string) bool { return slices.Contains(b.Manifest.Targets, t) })
-	if i < 0 {
-		hint := fmt.Sprintf("kiln compile --model %s --target %s -o OTHER.kiln", f.text("model"), runs[0])
-		return nil, refuse(fmt.Errorf("%s was compiled for %v, this CPU runs %v", path, b.Manifest.Targets, runs), hint)
-	}
-	code, err := b.ReadCode(path, runs[i])
+	runs, err := dev.runs(b.Manifest.Targets)
 	if err != nil {
 		return nil, err
 	}
-	m := &compiledModel{path: path, maxSeq: set.MaxSeq, code: code, pages: 1}
+	if len(runs) == 0 {
+		t, err := dev.target()
+		if err != nil {
+			return nil, err
+		}
+		hint := fmt.Sprintf("kiln compile --model %s --target %s -o OTHER.kiln", f.text("model"), t.Name)
+		return nil, refuse(fmt.Errorf("%s was compiled for %v, device %s runs %s", path, b.Manifest.Targets, dev.name, t.Name), hint)
+	}
+	code, err := b.ReadCode(path, runs[0])
+	if err != nil {
+		return nil, err
+	}
+	m := &compiledModel{path: path, dev: dev, maxSeq: set.MaxSeq, code: code, pages: 1}
 	for _, b := range code.Module.Plans[0].Binding {
 		switch b.Symbol {
 		case "R":
@@ -83,9 +85,9 @@ func openBundle(f *flags, path string, c *dsv4.Config, o *dsv4.Options) (*compil
 }
 
 // executor binds the weights of one request of that many positions.
-func (m *compiledModel) executor(src engine.CheckpointSource, positions int, progress *progress) (*rt.Executor, error) {
+func (m *compiledModel) executor(e *env, f *flags, src engine.CheckpointSource, positions int, progress *progress) (*rt.Executor, error) {
 	if positions > m.maxSeq {
 		return nil, refuse(fmt.Errorf("%s was compiled for %d positions (--max-seq), the request needs %d", m.path, m.maxSeq, positions), "")
 	}
-	return bindHost(m.code, src, progress)
+	return m.dev.bind(e, f, m.code, src, progress)
 }

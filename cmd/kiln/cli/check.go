@@ -3,10 +3,10 @@ package cli
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/kiln-project/kiln/check"
+	rt "github.com/kiln-project/kiln/runtime/device"
 )
 
 const checkHelp = `Compares what should be equal, and exits with 4 if a limit does not hold.
@@ -14,7 +14,7 @@ const checkHelp = `Compares what should be equal, and exits with 4 if a limit do
 On ref, the default, it runs the entry before and after each pass that changes it:
 outputs and pools must be equal bit for bit, unless the pass declares a limit.
 
-On host it compiles every different op of the entry after the passes, once, and
+On host and emu it compiles every different op of the entry after the passes, once, and
 runs it with the evaluator's values of its operands: what comes out is held to the
 op table's limit, choices by validity. Then each op runs on made-up operands, and
 the whole entry as one plan: its outputs and pools must be, bit for bit, what its
@@ -96,18 +96,18 @@ func concludeCheck(e *env, f *flags, args []string, res checkResult) error {
 
 // checkDevice reads --device. On ref an op is its decomposition.
 func checkDevice(f *flags) (device, error) {
-	name := f.text("device")
-	if !slices.Contains(devices, name) {
-		return device{}, refuse(fmt.Errorf("%s %s: this version has %s", f.origins("device"), name, strings.Join(devices, " and ")), "--device host")
+	d, err := parseDevice(f, f.text("device"))
+	if err != nil {
+		return d, err
 	}
-	if name == "ref" && f.text("op") != "" {
+	if d.name == "ref" && f.text("op") != "" {
 		return device{}, usagef("--device host --op "+f.text("op"), "%s: on ref an op is its decomposition: there is nothing to compare it with", f.origins("op"))
 	}
-	return device{name, "given by " + f.origins("device")}, nil
+	return d, d.watch(f)
 }
 
 func checkOps(e *env, f *flags, dev device, s *subject, res *checkResult, progress *progress) error {
-	t, err := hostTarget()
+	t, err := dev.target()
 	if err != nil {
 		return err
 	}
@@ -117,12 +117,19 @@ func checkOps(e *env, f *flags, dev device, s *subject, res *checkResult, progre
 	}
 	c, done, err := newCompiler(e, f)
 	if err != nil {
-		return fmt.Errorf("device host (%s): %w", dev.why, err)
+		return fmt.Errorf("device %s (%s): %w", dev.name, dev.why, err)
 	}
 	defer done()
 	dev.tell(progress)
-	r, err := check.Ops(e.ctx, &s.Subject, check.OpsConfig{Compiler: c, Target: t, Only: f.text("op"), Disable: disabled})
+	r, err := check.Ops(e.ctx, &s.Subject, check.OpsConfig{
+		Compiler: c, Target: t, Only: f.text("op"), Disable: disabled,
+		Open: func() (rt.Device, error) { return dev.open(e, f) }, Spread: dev.spread,
+	})
 	if err != nil {
+		return err
+	}
+	progress.clear()
+	if err := dev.tellCounters(e.stderr); err != nil {
 		return err
 	}
 	res.Ops, res.Layers, res.Decomp, res.Whole, res.Breach, res.Note = r.Ops, r.Layers, r.Decomposed, r.Whole, r.Breaches, r.Generated

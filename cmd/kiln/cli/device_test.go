@@ -24,8 +24,15 @@ func TestChooseDevice(t *testing.T) {
 		{"bundle", []string{"--bundle", "x.kiln"}, nil, [2]string{"host", "given by --bundle"}},
 		{"bundle over a variable", []string{"--bundle", "x.kiln"}, []string{"KILN_DEVICE=ref"}, [2]string{"host", "given by --bundle"}},
 		{"bundle and the same", []string{"--bundle", "x.kiln", "--device", "host"}, nil, [2]string{"host", "given by --bundle"}},
-		{"bundle against a flag", []string{"--bundle", "x.kiln", "--device", "ref"}, nil, [2]string{"", "--bundle runs on host, --device says ref"}},
-		{"unknown", []string{"--device", "abacus"}, nil, [2]string{"", "--device abacus: this version has host and ref"}},
+		{"bundle against a flag", []string{"--bundle", "x.kiln", "--device", "ref"}, nil, [2]string{"", "--bundle runs on host and emu, --device says ref"}},
+		{"emulated", []string{"--device", "emu"}, nil, [2]string{"emu:gfx950", "given by --device"}},
+		{"emulated chip", nil, []string{"KILN_DEVICE=emu:gfx942"}, [2]string{"emu:gfx942", "given by KILN_DEVICE"}},
+		{"bundle on an emulated chip", []string{"--bundle", "x.kiln", "--device", "emu"}, nil, [2]string{"emu:gfx950", "given by --device"}},
+		{"unknown chip", []string{"--device", "emu:gfx90a"}, nil, [2]string{"", "--device emu:gfx90a: this version has host, emu:gfx942, emu:gfx950, ref"}},
+		{"sanitizers of what is emulated", []string{"--device", "emu", "--sanitize", "memory,race"}, nil, [2]string{"emu:gfx950", "given by --device"}},
+		{"sanitizers of the host", []string{"--sanitize", "all"}, nil, [2]string{"", "--sanitize: device host cannot: only what is emulated can be watched"}},
+		{"counters of ref", []string{"--device", "ref"}, []string{"KILN_COUNTERS=text"}, [2]string{"", "KILN_COUNTERS: device ref cannot: only what is emulated can be watched"}},
+		{"unknown", []string{"--device", "abacus"}, nil, [2]string{"", "--device abacus: this version has host, emu:gfx942, emu:gfx950, ref"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			f, err := parsed("run", tc.args...)

@@ -15,13 +15,16 @@ import (
 // KILN_ variable and its default exist.
 type flagDef struct {
 	name     string // --max-new-tokens, and so KILN_MAX_NEW_TOKENS
-	def      any    // default: string, []string, int, uint64, float64 or bool
+	def      any    // default: string, []string, repeated, int, uint64, float64 or bool
 	commands []string
 	required bool
 	arg      string // placeholder in the help text
 	short    string // one-letter form, without the dash
 	doc      string
 }
+
+// repeated is the type of a flag that is given several times, each time one value.
+type repeated []string
 
 // flagTable lists every flag of every command.
 var flagTable = []flagDef{
@@ -47,8 +50,10 @@ var flagTable = []flagDef{
 	{name: "mtp", def: false, commands: []string{"logits"}, doc: "also run the MTP block at every position whose next id is known"},
 	{name: "out", def: "", commands: []string{"logits"}, required: true, arg: "F.safetensors", doc: "file to write"},
 
-	{name: "device", def: "", commands: []string{"run", "logits"}, arg: "D", doc: "what computes: host, native code for this CPU, or ref, the IR's own evaluator; if empty: host"},
-	{name: "device", def: "ref", commands: []string{"check"}, arg: "D", doc: "ref: what passes do; host: what native code for this CPU does"},
+	{name: "device", def: "", commands: []string{"run", "logits"}, arg: "D", doc: "host: native code for this CPU; emu[:CHIP]: GPU code, emulated; ref: the evaluator; if empty: host"},
+	{name: "device", def: "ref", commands: []string{"check"}, arg: "D", doc: "ref: what passes do; host: what native code for this CPU does; emu[:CHIP]: GPU code, emulated"},
+	{name: "sanitize", def: "", commands: []string{"run", "logits", "check"}, arg: "C,C2", doc: "on emu: memory, race, uninit, waitcnt or all; a report ends the command with exit code 4"},
+	{name: "counters", def: "", commands: []string{"run", "logits", "check"}, arg: "text|F.json", doc: "on emu: what each kernel executes, as a table to standard error or to a file"},
 	{name: "numerics", def: "production", commands: []string{"run", "logits", "dump", "check", "compile", "explain", "view"}, arg: "N", doc: "production rounds caches to fp8 and fp4 as the model was trained; unrounded keeps bf16"},
 
 	{name: "decode", def: "", commands: []string{"tokenize"}, arg: "IDS", doc: "decode these ids instead of reading text; also @FILE, or F.safetensors:NAME"},
@@ -70,6 +75,7 @@ var flagTable = []flagDef{
 	{name: "kernel", def: "", commands: []string{"inspect"}, arg: "NAME", doc: "show this kernel only, with its arguments"},
 	{name: "asm", def: false, commands: []string{"inspect"}, doc: "print the instructions of the kernels, by llvm-objdump"},
 	{name: "ll", def: false, commands: []string{"inspect"}, doc: "print the LLVM IR of the kernels; the bundle must have been compiled with --emit ll"},
+	{name: "profile", def: "", commands: []string{"inspect"}, arg: "F.json", doc: "counters of an emulated run (--counters F.json), beside the floor times of a bundle"},
 	{name: "target", def: "", commands: []string{"compile"}, arg: "T,T2", doc: "gfx942, gfx950 (also gfx942:sramecc+:xnack-), x86-64-v3, x86-64-v2; if empty: this CPU"},
 	{name: "batch", def: "1,2,4,8,16,32,64,128,256", commands: []string{"compile"}, arg: "B,B2", doc: "numbers of requests that decode and verify steps are compiled for"},
 	{name: "prefill", def: "16,128,512", commands: []string{"compile"}, arg: "T,T2", doc: "numbers of prompt tokens that prefill steps are compiled for"},
@@ -83,6 +89,15 @@ var flagTable = []flagDef{
 	{name: "check-determinism", def: false, commands: []string{"compile"}, doc: "compile 5 times without the cache, in random orders: exit 4 if the bytes differ"},
 	{name: "timings", def: false, commands: []string{"compile"}, doc: "say what passes, codegen, LLVM and link took"},
 	{name: "out", def: "", commands: []string{"compile"}, required: true, arg: "OUT.kiln", short: "o", doc: "bundle to write"},
+
+	{name: "device", def: "", commands: []string{"launch"}, required: true, arg: "emu:CHIP", doc: "emu:gfx942 or emu:gfx950"},
+	{name: "hsaco", def: "", commands: []string{"launch"}, required: true, arg: "F", doc: "AMDGPU code object"},
+	{name: "kernel", def: "", commands: []string{"launch"}, required: true, arg: "SYM", doc: "kernel of it"},
+	{name: "grid", def: "", commands: []string{"launch"}, required: true, arg: "X,Y,Z", doc: "work-groups"},
+	{name: "block", def: "", commands: []string{"launch"}, required: true, arg: "X,Y,Z", doc: "work-items of a work-group"},
+	{name: "shared", def: 0, commands: []string{"launch"}, arg: "BYTES", doc: "dynamic LDS, beside what the kernel declares"},
+	{name: "arg", def: repeated{}, commands: []string{"launch"}, arg: "NAME=WHAT", doc: "the kernel's next argument; repeated"},
+	{name: "out", def: "", commands: []string{"launch"}, required: true, arg: "OUT.safetensors", doc: "file to write: what each pointer argument points to after the launch"},
 
 	{name: "bundle", def: "", commands: []string{"view"}, arg: "F.kiln", doc: "show a plan of this bundle"},
 	{name: "entry", def: "", commands: []string{"view"}, arg: "E", doc: "prefill, decode, verify, draft or pack; a graph of FILE.kir if it has several"},
@@ -112,9 +127,9 @@ var flagTable = []flagDef{
 	{name: "check", def: "", commands: []string{"bisect"}, required: true, arg: "CMD", doc: "shell command that works or fails"},
 	{name: "disable-kernel", def: []string{}, commands: kernelCommands, arg: "F,F2", doc: "kernel forms that must not be chosen, as kiln passes lists them"},
 
-	{name: "bundle", def: "", commands: []string{"run", "logits"}, arg: "F.kiln", doc: "run this bundle, compiled for host; if empty, device host compiles what it needs"},
-	{name: "cache-dir", def: "", commands: []string{"run", "logits", "check", "compile", "view", "cache"}, arg: "DIR", doc: "where compiled kernels are kept; if empty: kiln in the user's cache folder"},
-	{name: "llvm", def: "", commands: []string{"run", "logits", "check", "compile", "view", "inspect", "doctor"}, arg: "DIR", doc: "folder of the LLVM programs; if empty: .toolchain/llvm, PATH, then ROCm"},
+	{name: "bundle", def: "", commands: []string{"run", "logits"}, arg: "F.kiln", doc: "run this bundle, on host if no device is given; if empty, the device compiles what it needs"},
+	{name: "cache-dir", def: "", commands: []string{"run", "logits", "check", "compile", "launch", "view", "cache"}, arg: "DIR", doc: "where compiled kernels are kept; if empty: kiln in the user's cache folder"},
+	{name: "llvm", def: "", commands: []string{"run", "logits", "check", "compile", "launch", "view", "inspect", "doctor"}, arg: "DIR", doc: "folder of the LLVM programs; if empty: .toolchain/llvm, PATH, then ROCm"},
 }
 
 // envPrefix starts every environment variable of kiln.
@@ -151,6 +166,8 @@ func newFlags(command string, set *pflag.FlagSet) *flags {
 			set.StringP(d.name, d.short, v, d.doc)
 		case []string:
 			set.StringSliceP(d.name, d.short, v, d.doc)
+		case repeated:
+			set.StringArrayP(d.name, d.short, v, d.doc)
 		case int:
 			set.IntP(d.name, d.short, v, d.doc)
 		case uint64:
@@ -261,6 +278,9 @@ func (f *flags) text(name string) string {
 
 // list is the value of a flag that takes several, separated by commas or repeated.
 func (f *flags) list(name string) []string { v, _ := f.set.GetStringSlice(name); return v }
+
+// repeated are the values of a flag that takes one each time.
+func (f *flags) repeated(name string) []string { v, _ := f.set.GetStringArray(name); return v }
 
 func (f *flags) boolean(name string) bool { v, _ := f.set.GetBool(name); return v }
 func (f *flags) number(name string) int   { v, _ := f.set.GetInt(name); return v }

@@ -74,6 +74,8 @@ func TestFlagDefaults(t *testing.T) {
 				got = f.text(d.name)
 			case []string:
 				got = f.list(d.name)
+			case repeated:
+				got = repeated(f.repeated(d.name))
 			case int:
 				got = f.number(d.name)
 			case uint64:

@@ -19,6 +19,9 @@ file that state the same fact disagree. FILE is an AMDGPU code object (.hsaco,
 .o), a clang offload bundle, an x86-64 shared object, or a bundle that compile
 wrote: then also its plans, and which ops and layers use each kernel.
 
+With --profile, what an emulated run of the bundle counted stands beside the floor
+times: kiln run --bundle B --device emu:gfx950 --counters C.json writes the file.
+
 A value that the file does not state, or that needs a missing llvm-objdump, is
 "-", and null in --json. Occupancy is in waves per SIMD, without dynamic LDS.`
 
@@ -117,6 +120,9 @@ func runInspect(e *env, f *flags, args []string) error {
 	}
 	if f.boolean("ll") {
 		return refuse(fmt.Errorf("--ll: %s has no LLVM IR, only a bundle can", args[0]), "kiln compile --emit ll")
+	}
+	if f.text("profile") != "" {
+		return refuse(fmt.Errorf("%s: %s has no floor times, only a bundle has", f.origins("profile"), args[0]), "kiln inspect BUNDLE --profile "+f.text("profile"))
 	}
 	in := newInspection(args[0], file)
 	if name := f.text("kernel"); f.given("kernel") {

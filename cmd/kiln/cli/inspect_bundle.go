@@ -12,6 +12,7 @@ import (
 	"github.com/kiln-project/kiln/codegen/object"
 	"github.com/kiln-project/kiln/codegen/plan"
 	"github.com/kiln-project/kiln/codegen/target"
+	"github.com/kiln-project/kiln/runtime/emu"
 )
 
 // bundleInspection is what inspect says of a bundle.
@@ -66,6 +67,8 @@ type bundleKernel struct {
 	Rejected []plan.Rejected `json:"rejected"`
 	Spec     string          `json:"spec"`
 	LL       string          `json:"ll,omitempty"`
+	// Profile is what a run on an emulated chip counted; sums over its launches.
+	Profile *emu.KernelCounters `json:"profile,omitempty"`
 	// Of the launch that moves the most bytes:
 	Largest string   `json:"largest"` // its entry and rows
 	Grid    int      `json:"grid"`
@@ -97,6 +100,11 @@ func inspectBundle(e *env, f *flags, path string) error {
 	for _, t := range b.Manifest.Targets {
 		if err := in.add(e, f, b, path, t); err != nil {
 			return fmt.Errorf("%s: %w", path, err)
+		}
+	}
+	if file := f.text("profile"); file != "" {
+		if err := in.profile(file); err != nil {
+			return err
 		}
 	}
 	if f.given("kernel") {

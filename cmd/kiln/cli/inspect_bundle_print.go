@@ -67,7 +67,10 @@ func (in *bundleInspection) printTarget(w io.Writer, t targetTotal, detail bool)
 		}
 		fmt.Fprintf(tw, "\t%s\t%d\t%.3g\t%s\t%s\n", k.Largest, k.Grid, float64(k.Flops)/1e6, size(k.Bytes), microseconds(k.FloorUS))
 	}
-	return tw.Flush()
+	if err := tw.Flush(); err != nil {
+		return err
+	}
+	return in.printProfile(w, t)
 }
 
 // printDetail writes what the table has no room for.

@@ -67,6 +67,10 @@ func runLogits(e *env, f *flags, _ []string) error {
 	if err != nil {
 		return err
 	}
+	progress.clear()
+	if err := s.device.tellCounters(e.stderr); err != nil {
+		return err
+	}
 	tensors := forcedTensors(r)
 	if err := weights.Write(out, tensors, map[string]string{"numerics": string(s.numerics), "device": s.device.name}); err != nil {
 		return err

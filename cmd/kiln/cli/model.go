@@ -96,18 +96,18 @@ func openModel(e *env, f *flags, taps bool, need heads, progress *progress) (*se
 	}
 	var compiled *compiledModel
 	if path := f.text("bundle"); path != "" {
-		if compiled, err = openBundle(f, path, c, &o); err != nil {
+		if compiled, err = openBundle(f, dev, path, c, &o); err != nil {
 			return nil, nil, err
 		}
 		config = passes.Config{Pipeline: "required"} // the bundle has its plans; the graphs only say the layout
 	}
 	var t passes.Target
-	if dev.name == "host" {
-		host, err := hostTarget()
+	if dev.name != "ref" {
+		compiledFor, err := dev.target()
 		if err != nil {
 			return nil, nil, err
 		}
-		t = host.ForPasses()
+		t = compiledFor.ForPasses()
 	} else if len(disabled) > 0 {
 		return nil, nil, refuse(fmt.Errorf("%s: device %s has no kernels", f.origins("disable-kernel"), dev.name), "--device host")
 	}
@@ -128,7 +128,7 @@ func openModel(e *env, f *flags, taps bool, need heads, progress *progress) (*se
 	place := func(prompt, positions int, draft bool) (*engine.Seq, error) {
 		if compiled != nil {
 			dev.tell(progress)
-			h, err := compiled.executor(src, positions, progress)
+			h, err := compiled.executor(e, f, src, positions, progress)
 			if err != nil {
 				return nil, err
 			}
@@ -139,8 +139,8 @@ func openModel(e *env, f *flags, taps bool, need heads, progress *progress) (*se
 			return s.engine.NewSeq(0, compiled.pages)
 		}
 		var exec engine.Executor
-		if dev.name == "host" {
-			h, err := openHost(e, f, dev, m, disabled, hostBuckets(layout, prompt, positions, draft), src, progress)
+		if dev.name != "ref" {
+			h, err := compileNeeded(e, f, dev, m, disabled, requestBuckets(layout, prompt, positions, draft), src, progress)
 			if err != nil {
 				return nil, err
 			}

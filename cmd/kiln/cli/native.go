@@ -7,11 +7,9 @@ import (
 	"github.com/kiln-project/kiln/codegen"
 	"github.com/kiln-project/kiln/codegen/bundle"
 	"github.com/kiln-project/kiln/codegen/llvm"
-	"github.com/kiln-project/kiln/codegen/target"
 	"github.com/kiln-project/kiln/passes"
 	rt "github.com/kiln-project/kiln/runtime/device"
 	"github.com/kiln-project/kiln/runtime/engine"
-	"github.com/kiln-project/kiln/runtime/host"
 )
 
 // prefillBuckets are the step sizes that a prompt runs in: the largest that is
@@ -47,17 +45,8 @@ func newCompiler(e *env, f *flags) (*codegen.Compiler, func(), error) {
 	return &codegen.Compiler{Tools: tools, LLVM: lc, Cache: cache}, func() { lc.Close() }, nil
 }
 
-// hostTarget is the best host target that this CPU runs.
-func hostTarget() (*target.Target, error) {
-	name, err := host.Target()
-	if err != nil {
-		return nil, refuse(err, "--device ref")
-	}
-	return target.Lookup(name)
-}
-
-// hostBuckets are the plans that one request of prompt + new tokens needs.
-func hostBuckets(l engine.Layout, prompt, positions int, draft bool) []passes.Bucket {
+// requestBuckets are the plans that one request of prompt + new tokens needs.
+func requestBuckets(l engine.Layout, prompt, positions int, draft bool) []passes.Bucket {
 	pages := l.Pages(positions)
 	bind := func(t int) map[string]int {
 		return map[string]int{"T": t, "B": 1, "O": 1, "R": 1, "P": pages, "N": pages}
@@ -103,15 +92,15 @@ func prefillSizes(n int) []int {
 	return out
 }
 
-// openHost compiles the buckets for this CPU and binds the weights.
-func openHost(e *env, f *flags, dev device, m *passes.Module, disabled []string, buckets []passes.Bucket, src engine.CheckpointSource, progress *progress) (*rt.Executor, error) {
-	t, err := hostTarget()
+// compileNeeded compiles the buckets for the device and binds the weights.
+func compileNeeded(e *env, f *flags, dev device, m *passes.Module, disabled []string, buckets []passes.Bucket, src engine.CheckpointSource, progress *progress) (*rt.Executor, error) {
+	t, err := dev.target()
 	if err != nil {
 		return nil, err
 	}
 	c, done, err := newCompiler(e, f)
 	if err != nil {
-		return nil, fmt.Errorf("device host (%s): %w", dev.why, err)
+		return nil, fmt.Errorf("device %s (%s): %w", dev.name, dev.why, err)
 	}
 	defer done()
 	c.Disable = disabled
@@ -126,11 +115,11 @@ func openHost(e *env, f *flags, dev device, m *passes.Module, disabled []string,
 	if err != nil {
 		return nil, err
 	}
-	return bindHost(code, src, progress)
+	return dev.bind(e, f, code, src, progress)
 }
 
-// bindHost loads code and binds the weights to it, packed as it says.
-func bindHost(code *bundle.Code, src engine.CheckpointSource, progress *progress) (*rt.Executor, error) {
+// bind loads code on the device and binds the weights to it, packed as it says.
+func (d device) bind(e *env, f *flags, code *bundle.Code, src engine.CheckpointSource, progress *progress) (*rt.Executor, error) {
 	progress.say("binding weights")
 	pack, err := code.PackGraph()
 	if err != nil {
@@ -140,9 +129,13 @@ func bindHost(code *bundle.Code, src engine.CheckpointSource, progress *progress
 	if err != nil {
 		return nil, err
 	}
-	dev, err := host.Open()
+	m, err := d.spread(code.Module)
 	if err != nil {
-		return nil, refuse(err, "--device ref")
+		return nil, err
 	}
-	return rt.NewExecutor(dev, code.Object, code.Module, weights)
+	dev, err := d.open(e, f)
+	if err != nil {
+		return nil, err
+	}
+	return rt.NewExecutor(dev, code.Object, m, weights)
 }

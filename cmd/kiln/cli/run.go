@@ -21,6 +21,9 @@ const runHelp = `Completes a prompt and streams the text. Standard error shows t
 it was chosen, the prompt, and last one line that sums up: device, sampling,
 tokens, tokens per second, time to the first token, peak memory.
 
+On emu, GPU code is compiled for gfx950 (emu, emu:gfx950) or gfx942 and executed by
+an emulator on this CPU: docs/emulator.md. --sanitize and --counters watch it.
+
 Generation stops at the end-of-sentence token, which is kept in the ids and left
 out of the text; with --ignore-eos it goes on to --max-new-tokens.`
 
@@ -124,6 +127,10 @@ func generate(e *env, f *flags, s *session, seq *engine.Seq, req engine.Request,
 		return &codedError{exitFailed, err, "add --temperature 1 --top-k 1: the same tokens, chosen from logits, so that the message names the faulty one"}
 	}
 	if err != nil {
+		return err
+	}
+	progress.clear()
+	if err := s.device.tellCounters(e.stderr); err != nil {
 		return err
 	}
 	r := runResult{

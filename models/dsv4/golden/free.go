@@ -191,29 +191,49 @@ func topMargin(v []float32) float64 {
 // greedy generates and does not stop at the end-of-sequence token, as the
 // reference did.
 func (s *Suite) greedy(v *verdict, c caseInfo) error {
-	ids, err := s.e2e.i32s(c.Name + ".greedy.ids")
+	g, err := s.generate(c, c.Steps)
 	if err != nil {
 		return err
+	}
+	least, note := greedyMargin(g.Got, g.Want, g.Margins)
+	v.number("ids", Limits[greedyLimit].Bounds[0], least, greedyLimit, note)
+	return nil
+}
+
+// Greedy is a greedy generation beside the golden one.
+type Greedy struct {
+	Got, Want []int32   // new tokens
+	Margins   []float32 // of the reference's two largest logits, at each of them
+}
+
+// Greedy generates the first n tokens of a case.
+func (s *Suite) Greedy(name string, n int) (Greedy, error) {
+	i := slices.IndexFunc(s.cases, func(c caseInfo) bool { return c.Name == name })
+	if i < 0 || n < 1 || n > s.cases[i].Steps {
+		return Greedy{}, fmt.Errorf("no case %q with %d steps", name, n)
+	}
+	return s.generate(s.cases[i], n)
+}
+
+func (s *Suite) generate(c caseInfo, n int) (Greedy, error) {
+	ids, err := s.e2e.i32s(c.Name + ".greedy.ids")
+	if err != nil {
+		return Greedy{}, err
 	}
 	margins, err := s.e2e.floats(c.Name + ".greedy.margins")
 	if err != nil {
-		return err
+		return Greedy{}, err
 	}
 	if len(ids) != c.Prefill+c.Steps || len(margins) != c.Steps {
-		return fmt.Errorf("e2e: case %s has %d greedy ids and %d margins, want %d and %d", c.Name, len(ids), len(margins), c.Prefill+c.Steps, c.Steps)
+		return Greedy{}, fmt.Errorf("e2e: case %s has %d greedy ids and %d margins, want %d and %d", c.Name, len(ids), len(margins), c.Prefill+c.Steps, c.Steps)
 	}
 	e, seq, err := s.engine(len(ids))
 	if err != nil {
-		return err
+		return Greedy{}, err
 	}
-	r := engine.Request{Prompt: ids[:c.Prefill], MaxNew: c.Steps}
+	r := engine.Request{Prompt: ids[:c.Prefill], MaxNew: n}
 	got, _, err := e.Generate(context.Background(), seq, r, nil, func(int32) error { return nil })
-	if err != nil {
-		return err
-	}
-	least, note := greedyMargin(got, ids[c.Prefill:], margins)
-	v.number("ids", Limits[greedyLimit].Bounds[0], least, greedyLimit, note)
-	return nil
+	return Greedy{Got: got, Want: ids[c.Prefill:][:n], Margins: margins[:n]}, err
 }
 
 // greedyMargin is the metric of that name, with a note for reports. A token that

@@ -31,6 +31,7 @@ type Config struct {
 	Golden   string        // folder with ops.safetensors, e2e.safetensors and index.json
 	Numerics dsv4.Numerics // the variant that the golden folder was made with
 	Passes   passes.Config // of the graphs that the executor gets; it lowers by them too
+	Target   passes.Target // of the executor; the zero Target: none in particular
 	Executor Maker         // nil: the oracle
 	Observe  func(Result)  // hears every comparison, also those within their limit; may be nil
 }
@@ -196,7 +197,7 @@ func once[V any](s *Suite, key string, f func() (V, error)) (V, error) {
 // executor runs the passes over graphs and makes an executor of the result. own
 // are weights that are not in the checkpoint.
 func (s *Suite) executor(own ownWeights, graphs ...*ir.Graph) (engine.Executor, error) {
-	m := &passes.Module{Entries: graphs, Config: s.cfg.Passes}
+	m := &passes.Module{Entries: graphs, Target: s.cfg.Target, Config: s.cfg.Passes}
 	if err := passes.Run(m); err != nil {
 		return nil, err
 	}

@@ -1,0 +1,162 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/kiln-project/kiln/codegen/object"
+	"github.com/kiln-project/kiln/runtime/emu"
+	"github.com/kiln-project/kiln/runtime/weights"
+)
+
+const launchHelp = `Runs one kernel of an AMDGPU code object on an emulated GPU, and writes what its
+pointer arguments then point to.
+
+  kiln launch --device emu:gfx950 --hsaco add.hsaco --kernel add --grid 5,1,1 \
+    --block 256,1,1 --arg x=in.safetensors:x --arg y=in.safetensors:y \
+    --arg o=zeros:F32[5000] --arg n=i32:5000 --out out.safetensors
+
+--arg is repeated, once for each argument, in the order of the kernel:
+  NAME=F.safetensors:TENSOR  pointer to a copy of the tensor
+  NAME=zeros:F32[70,80]      pointer to zeros; types and shapes as in safetensors
+  NAME=TYPE:NUMBER           value: i8 to i64, u8 to u64, f16, bf16, f32, f64
+Pointers that the kernel has behind these are null, which is said on standard
+error. Hidden arguments are filled in. NAME is the tensor's name in --out.
+
+The grid counts work-groups. The code must be for the chip, as target IDs say:
+emu:gfx942 is a chip with sramecc+ and xnack-; emu:gfx942:xnack+ is one with it.
+A kernel with instructions that the emulator does not know is refused.`
+
+// extent3 reads a flag of three numbers.
+func extent3(f *flags, name string) (x [3]int, err error) {
+	parts := strings.Split(f.text(name), ",")
+	if len(parts) != 3 {
+		return x, usagef("--"+name+" 1,1,1", "%s is %q, want three numbers X,Y,Z", f.origins(name), f.text(name))
+	}
+	for i, p := range parts {
+		n, err := strconv.ParseInt(p, 10, 32)
+		if err != nil || n < 1 {
+			return x, usagef("--"+name+" 1,1,1", "%s is %q: %q is no number from 1", f.origins(name), f.text(name), p)
+		}
+		x[i] = int(n)
+	}
+	return x, nil
+}
+
+// emulated reads --device: a chip with the settings of its features.
+func emulated(f *flags) (object.TargetID, error) {
+	text, ok := strings.CutPrefix(f.text("device"), "emu:")
+	if !ok {
+		return object.TargetID{}, refuse(fmt.Errorf("%s %s: kernels are launched on emulated devices only", f.origins("device"), f.text("device")), "--device emu:gfx942")
+	}
+	t, err := object.ParseTargetID(text)
+	if err != nil {
+		return t, usagef("--device emu:gfx942", "%s: %v", f.origins("device"), err)
+	}
+	chip, err := emu.Target(t.Chip)
+	if err != nil {
+		return t, refuse(fmt.Errorf("%s: %w", f.origins("device"), err), "--device emu:"+emu.Chips[0])
+	}
+	if t, err = t.On(chip); err != nil {
+		return t, usagef("--device emu:"+chip.Chip, "%s: %v", f.origins("device"), err)
+	}
+	if t.SRAMECC != chip.SRAMECC {
+		return t, refuse(fmt.Errorf("%s: the memory of %s always has SRAM ECC", f.origins("device"), t.Chip), "--device emu:"+chip.Chip)
+	}
+	return t, nil
+}
+
+func runLaunch(e *env, f *flags, _ []string) error {
+	device, err := emulated(f)
+	if err != nil {
+		return err
+	}
+	l := emu.Launch{LDS: f.number("shared"), Memory: &emu.Space{}}
+	if l.Grid, err = extent3(f, "grid"); err != nil {
+		return err
+	}
+	if l.Block, err = extent3(f, "block"); err != nil {
+		return err
+	}
+	if l.LDS < 0 {
+		return usagef("--shared 0", "%s is %d, want bytes", f.origins("shared"), l.LDS)
+	}
+	k, err := loadKernel(e, f, device)
+	if err != nil {
+		return err
+	}
+	args, err := parseLaunchArgs(f.repeated("arg"))
+	if err != nil {
+		return err
+	}
+	if err := args.bind(k, &l); err != nil {
+		return err
+	}
+	for _, n := range args.nulls {
+		fmt.Fprintf(e.stderr, "kiln: argument %d of %s is not given: a null pointer\n", n+1, printable(k.Meta.Name))
+	}
+	stats, err := k.Run(e.ctx, l)
+	if misfit := (*emu.LaunchError)(nil); errors.As(err, &misfit) {
+		return usagef("kiln inspect "+f.text("hsaco")+" --kernel "+k.Meta.Name, "%v", err)
+	}
+	if err != nil {
+		return err
+	}
+	out := args.tensors()
+	if err := weights.Write(f.text("out"), out, nil); err != nil {
+		return err
+	}
+	groups := int64(l.Grid[0]) * int64(l.Grid[1]) * int64(l.Grid[2])
+	_, err = fmt.Fprintf(e.stdout, "%s: %s of %d work-items, %d wave instructions; %s to %s\n",
+		printable(k.Meta.Name), count(groups, "work-group"), l.Block[0]*l.Block[1]*l.Block[2], stats.Instructions, count(int64(len(out)), "tensor"), f.text("out"))
+	return err
+}
+
+func count(n int64, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+// loadKernel reads the code object and compiles the kernel for the emulator.
+func loadKernel(e *env, f *flags, device object.TargetID) (*emu.Kernel, error) {
+	path := f.text("hsaco")
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	file, err := object.Read(data)
+	if err != nil {
+		err = fmt.Errorf("%s: %w", path, err)
+		if errors.Is(err, object.ErrUnsupported) {
+			return nil, refuse(err, "")
+		}
+		return nil, err
+	}
+	if file.Kind != object.KindAMDGPU {
+		return nil, refuse(fmt.Errorf("%s: a file of kind %s, want an AMDGPU code object", path, file.Kind), "kiln inspect "+path)
+	}
+	if _, err := file.ForDevice(device); err != nil {
+		return nil, refuse(fmt.Errorf("%s: %w", path, err), "--device emu:"+file.Object.Target.String())
+	}
+	if _, err := file.Object.Kernel(f.text("kernel")); err != nil {
+		return nil, usagef("kiln inspect "+path, "%s: %s: %v", f.origins("kernel"), path, err)
+	}
+	l, err := emuLoader(e, f)
+	if err != nil {
+		return nil, err
+	}
+	p, err := l.Load(e.ctx, data)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	k, err := p.Kernel(f.text("kernel"))
+	if err != nil {
+		return nil, refuse(fmt.Errorf("%s: %w", path, err), "kiln inspect "+path+" --asm --kernel "+f.text("kernel"))
+	}
+	return k, nil
+}

@@ -1,0 +1,142 @@
+package emu
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+)
+
+// The memory sanitizer. It reports
+//   - an access of global memory that no buffer of the launch allows: outside of all
+//     of them, across the end of one, a write to one that is to be read, a read of
+//     one that is to be written;
+//   - an access that is not aligned: to its size up to 4 bytes, atomics to their size.
+//
+// The kernel goes on after a report: where there is memory it is used, elsewhere
+// reads give poison and writes are lost. An access outside of LDS or scratch memory
+// ends a launch with and without the sanitizer.
+type memorySanitizer struct {
+	reports *collector
+	buffers []Buffer // by address; nil: all memory
+}
+
+func sortedBuffers(list []Buffer) []Buffer {
+	list = slices.Clone(list)
+	slices.SortStableFunc(list, func(a, b Buffer) int { return cmp.Compare(a.Address, b.Address) })
+	return list
+}
+
+func (m *memorySanitizer) watch(*group) watcher { return &memoryWatcher{memorySanitizer: m} }
+
+func (m *memorySanitizer) finish(bool) {}
+
+type memoryWatcher struct {
+	blind
+	*memorySanitizer
+	at   int
+	near *Buffer // that allowed the last access
+}
+
+func (m *memoryWatcher) before(_ *wave, at int) { m.at = at }
+
+func (m *memoryWatcher) access(w *wave, _ *Inst, lane int, address, size uint64, kind accessKind) {
+	align := min(size, 4)
+	if kind == accessAtomic {
+		align = size
+	}
+	if address%align != 0 {
+		m.reports.report(CheckMemory, "misaligned", w, m.at, lane, address, "%d bytes at 0x%x, not a multiple of %d; %s", size, address, align, m.place(w, address))
+	}
+	mode := ModeWrite
+	if kind == accessRead {
+		mode = ModeRead
+	}
+	if b := m.near; b != nil && b.allows(address, size, mode) {
+		return
+	}
+	if b := m.allowed(address, size, mode); b != nil {
+		m.near = b
+		return
+	}
+	if m.private(w, address, size, mode) {
+		return
+	}
+	what := map[accessKind]string{accessRead: "reads", accessWrite: "writes", accessAtomic: "changes"}[kind]
+	b := m.holds(address)
+	switch {
+	case b == nil:
+		m.reports.report(CheckMemory, "out of bounds", w, m.at, lane, address, "%s %d bytes at 0x%x, %s", what, size, address, m.place(w, address))
+	case size > b.Address+b.Bytes-address:
+		m.reports.report(CheckMemory, "out of bounds", w, m.at, lane, address, "%s %d bytes at 0x%x, across the end of %s (%d bytes)", what, size, address, b.Label, b.Bytes)
+	case mode == ModeWrite:
+		m.reports.report(CheckMemory, "write of an input", w, m.at, lane, address, "%s %d bytes at 0x%x, %s, which is only to be read", what, size, address, b.at(address))
+	default:
+		m.reports.report(CheckMemory, "read of an output", w, m.at, lane, address, "%s %d bytes at 0x%x, %s, which is only to be written", what, size, address, b.at(address))
+	}
+}
+
+func (b *Buffer) holds(address uint64) bool { return address-b.Address < b.Bytes }
+
+func (b *Buffer) allows(address, size uint64, mode Mode) bool {
+	return b.holds(address) && size <= b.Bytes-(address-b.Address) && b.Mode&mode != 0
+}
+
+func (b *Buffer) at(address uint64) string { return fmt.Sprintf("%s+%d", b.Label, address-b.Address) }
+
+// allowed finds a buffer that allows an access.
+func (m *memorySanitizer) allowed(address, size uint64, mode Mode) *Buffer {
+	for i := range m.buffers {
+		if b := &m.buffers[i]; b.allows(address, size, mode) {
+			return b
+		}
+	}
+	return nil
+}
+
+// private tells whether an access is one of arguments, packet or code, or, with no list of
+// buffers, of any memory of the launch.
+func (m *memorySanitizer) private(w *wave, address, size uint64, mode Mode) bool {
+	g := w.group
+	r := g.regions.find(address)
+	if r == nil || size > r.hi-address || r.readOnly && mode == ModeWrite {
+		return false
+	}
+	return m.buffers == nil || r.lo == g.kernarg || r.lo == g.launch.dispatch ||
+		slices.ContainsFunc(g.k.image, func(code region) bool { return r.lo == code.lo })
+}
+
+// holds finds the longest buffer that has the first byte of an access.
+func (m *memorySanitizer) holds(address uint64) *Buffer {
+	var found *Buffer
+	for i := range m.buffers {
+		if b := &m.buffers[i]; b.holds(address) && (found == nil || found.Bytes < b.Bytes) {
+			found = b
+		}
+	}
+	return found
+}
+
+// place names what is at an address, or near.
+func (m *memorySanitizer) place(w *wave, address uint64) string {
+	if b := m.holds(address); b != nil {
+		return b.at(address)
+	}
+	const far = 1 << 20
+	best, text := uint64(far), "outside of all buffers"
+	for i := range m.buffers {
+		b := &m.buffers[i]
+		if d := address - (b.Address + b.Bytes); address >= b.Address+b.Bytes && d < best {
+			best, text = d, fmt.Sprintf("%d bytes after the end of %s (%d bytes)", d, b.Label, b.Bytes)
+		}
+		if d := b.Address - address; address < b.Address && d < best {
+			best, text = d, fmt.Sprintf("%d bytes before %s", d, b.Label)
+		}
+	}
+	if r := w.group.regions.find(address); r != nil {
+		return text + ", in " + r.at(address)
+	}
+	if m.buffers == nil {
+		return text + w.group.regions.nearest(address)
+	}
+	return text
+}
