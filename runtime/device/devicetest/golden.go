@@ -21,6 +21,7 @@ type Variant struct {
 	Lowered  func(*plan.Module)      // hears of every unit; may be nil
 	Only     func(check string) bool // nil: all checks
 	Skip     map[string]string       // a check -> why not
+	Compile  Compile                 // nil: the compiler's own
 }
 
 // Suite opens the golden suite of the tiny checkpoint over a device.
@@ -39,7 +40,7 @@ func Suite(t testing.TB, c *codegen.Compiler, open Opener, v Variant) *golden.Su
 			if err != nil {
 				return nil, err
 			}
-			x.Config, x.Disable, x.Lowered = v.Passes, disable, v.Lowered
+			x.Config, x.Disable, x.Lowered, x.Compile = v.Passes, disable, v.Lowered, v.Compile
 			return x, nil
 		},
 	})
