@@ -48,7 +48,7 @@ var (
 	ptxBlock       = regexp.MustCompile(`\.reqntid[ \t]+([0-9]+)(?:[ \t]*,[ \t]*([0-9]+))?(?:[ \t]*,[ \t]*([0-9]+))?`)
 	ptxMemory      = regexp.MustCompile(`(?m)^[ \t]*\.(shared|local)[ \t]+(?:\.align[ \t]+[0-9]+[ \t]+)?\.[busf]([0-9]+)[ \t]+([\w$%]+)(?:\[([0-9]+)\])?`)
 	ptxBodyEnd     = regexp.MustCompile(`(?m)^\}`)
-	ptxExtern      = regexp.MustCompile(`(?m)^[ \t]*\.extern[ \t]+[^;{]*?([\w$%]+)[ \t]*(?:\[[0-9]*\])?[ \t]*(?:\(|;|$)`)
+	ptxExtern      = regexp.MustCompile(`\.extern\s+(?:\.func\s+(?:\([^)]*\)\s*)?([\w$%]+)|\.(?:shared|global|const)[^;]*?([\w$%]+)\s*(?:\[[0-9]*\])?\s*;)`)
 	ptxDefinition  = regexp.MustCompile(`(?m)^(?:\.visible[ \t]+|\.weak[ \t]+)?\.(?:entry|func|global|shared|const)[ \t]+(?:\.[a-z0-9]+[ \t]+(?:[0-9]+[ \t]+)?)*([\w$%]+)`)
 	ptxComment     = regexp.MustCompile(`//[^\n]*|(?s:/\*.*?\*/)`)
 )
@@ -95,7 +95,7 @@ func ReadPTX(data []byte) (*PTX, error) {
 		p.Entries = append(p.Entries, e)
 	}
 	for _, m := range ptxExtern.FindAllSubmatch(text, -1) {
-		p.Undefined = append(p.Undefined, string(m[1]))
+		p.Undefined = append(p.Undefined, string(m[1])+string(m[2]))
 	}
 	return p, nil
 }

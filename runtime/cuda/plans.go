@@ -17,6 +17,12 @@ type (
 	PlanOptions = gpu.Options
 )
 
+// ParseGraph and ParseBuild read options of PlanOptions; "" is the default.
+var (
+	ParseGraph = gpu.ParseGraph
+	ParseBuild = gpu.ParseBuild
+)
+
 // OpenForPlans makes an open GPU a device of plans, which closes it; it is closed
 // also when this fails.
 func OpenForPlans(d *Device, o PlanOptions) (*PlanDevice, error) {

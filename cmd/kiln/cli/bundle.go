@@ -66,7 +66,7 @@ func openBundle(f *flags, dev device, path string, c *dsv4.Config, o *dsv4.Optio
 			return nil, err
 		}
 		hint := fmt.Sprintf("kiln compile --model %s --target %s -o OTHER.kiln", f.text("model"), t.Name)
-		return nil, refuse(fmt.Errorf("%s was compiled for %v, device %s runs %s", path, b.Manifest.Targets, dev.name, t.Name), hint)
+		return nil, refuse(fmt.Errorf("%s was compiled for %v, device %s (%s) runs %s", path, b.Manifest.Targets, dev.name, dev.why, t.Name), hint)
 	}
 	code, err := b.ReadCode(path, runs[0])
 	if err != nil {

@@ -72,7 +72,7 @@ const (
 // openModel reads a model's folder for the device that is chosen. The placer
 // that it returns makes the session's engine.
 func openModel(e *env, f *flags, taps bool, need heads, progress *progress) (*session, placer, error) {
-	dev, err := chooseDevice(f)
+	dev, err := chooseDevice(e, f)
 	if err != nil {
 		return nil, nil, err
 	}

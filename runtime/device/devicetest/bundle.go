@@ -1,12 +1,18 @@
 package devicetest
 
 import (
+	"context"
+	"slices"
 	"testing"
 
+	"github.com/kiln-project/kiln/codegen"
 	"github.com/kiln-project/kiln/codegen/bundle"
 	"github.com/kiln-project/kiln/codegen/plan"
+	"github.com/kiln-project/kiln/codegen/target"
+	"github.com/kiln-project/kiln/ir"
 	"github.com/kiln-project/kiln/ir/eval"
 	"github.com/kiln-project/kiln/models/dsv4"
+	"github.com/kiln-project/kiln/passes"
 	"github.com/kiln-project/kiln/runtime/device"
 	"github.com/kiln-project/kiln/runtime/engine"
 	"github.com/kiln-project/kiln/runtime/weights"
@@ -34,26 +40,70 @@ func OpenBundle(t testing.TB, path, target, model string) *Bundle {
 }
 
 func openBundle(t testing.TB, path, target, model string) (*Bundle, error) {
-	manifest, err := bundle.ReadManifest(path)
+	b, err := bundle.ReadManifest(path)
 	if err != nil {
 		return nil, err
 	}
-	set := manifest.Manifest.Settings
-	code, err := manifest.ReadCode(path, target)
+	code, err := b.ReadCode(path, target)
 	if err != nil {
 		return nil, err
 	}
+	return newBundle(t, code, b.Manifest.Settings, model)
+}
+
+// BuildBundle compiles decode steps of a model for a target, without a folder.
+func BuildBundle(t testing.TB, c *codegen.Compiler, tg *target.Target, model string, maxSeq int, batches ...int) *Bundle {
+	t.Helper()
+	b, err := buildBundle(t, c, tg, model, maxSeq, batches)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func buildBundle(t testing.TB, c *codegen.Compiler, tg *target.Target, model string, maxSeq int, batches []int) (*Bundle, error) {
+	set := bundle.Settings{Numerics: string(dsv4.Production), Batch: batches, MaxSeq: maxSeq}
+	g, layout, err := decodeGraph(set, model)
+	if err != nil {
+		return nil, err
+	}
+	m := &passes.Module{Entries: []*ir.Graph{g}, Target: tg.ForPasses()}
+	if err := passes.Run(m); err != nil {
+		return nil, err
+	}
+	rings, pages := slices.Max(batches), layout.Pages(maxSeq)
+	var buckets []passes.Bucket
+	for _, n := range batches {
+		buckets = append(buckets, passes.Bucket{Entry: "decode", Bind: map[string]int{"B": n, "R": rings, "P": pages, "N": rings * pages}})
+	}
+	files, _, err := c.Build(context.Background(), tg, m, buckets, codegen.Emit{})
+	if err != nil {
+		return nil, err
+	}
+	code, err := files.Decode(tg.Name)
+	if err != nil {
+		return nil, err
+	}
+	return newBundle(t, code, set, model)
+}
+
+func decodeGraph(set bundle.Settings, model string) (*ir.Graph, engine.Layout, error) {
 	cfg, err := dsv4.LoadConfig(model)
 	if err != nil {
-		return nil, err
+		return nil, engine.Layout{}, err
 	}
 	o := dsv4.DefaultOptions()
 	o.Numerics, o.Taps, o.Greedy, o.MaxDraft = dsv4.Numerics(set.Numerics), set.Taps, set.Greedy, set.Speculate
 	g, err := dsv4.Build(cfg, dsv4.Decode, o)
 	if err != nil {
-		return nil, err
+		return nil, engine.Layout{}, err
 	}
 	layout, err := engine.LayoutOf(g)
+	return g, layout, err
+}
+
+func newBundle(t testing.TB, code *bundle.Code, set bundle.Settings, model string) (*Bundle, error) {
+	_, layout, err := decodeGraph(set, model)
 	if err != nil {
 		return nil, err
 	}
