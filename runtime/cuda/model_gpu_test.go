@@ -35,8 +35,6 @@ var (
 
 const tinyModel = "../../testdata/tiny-dsv4"
 
-func TestMain(m *testing.M) { devicetest.Main(m) }
-
 // openPlans opens GPU 0 for plans, or a fake.
 func openPlans(t testing.TB, o PlanOptions) *PlanDevice {
 	t.Helper()

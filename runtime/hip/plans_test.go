@@ -3,14 +3,11 @@ package hip
 import (
 	"context"
 	"errors"
-	"strings"
 	"testing"
 
 	"github.com/kiln-project/kiln/codegen"
 	"github.com/kiln-project/kiln/codegen/object"
 	"github.com/kiln-project/kiln/codegen/target"
-	"github.com/kiln-project/kiln/models/dsv4"
-	"github.com/kiln-project/kiln/runtime/device"
 	"github.com/kiln-project/kiln/runtime/device/devicetest"
 	"github.com/kiln-project/kiln/runtime/emu"
 	"github.com/kiln-project/kiln/runtime/internal/driver/drivertest"
@@ -91,20 +88,14 @@ func emulatedGPU(t *testing.T, c *codegen.Compiler) func(PlanOptions) (*PlanDevi
 	}
 }
 
-// TestGolden runs a case of the goldens on HIP, with AMD's machine code.
-func TestGolden(t *testing.T) {
-	c := devicetest.Compiler(t)
-	open := emulatedGPU(t, c)
-	devicetest.RunGolden(t, c, func(*codegen.Compiler) (device.Device, error) { return open(PlanOptions{}) }, devicetest.Variant{
-		Numerics: dsv4.Production, Only: func(check string) bool {
-			return strings.HasPrefix(check, "e2e/one/") && !strings.HasSuffix(check, "greedy")
-		},
-	})
+// TestGraphs: a decode step of a padded batch has the same bits from a stream, from a
+// graph and from a captured one.
+func TestGraphs(t *testing.T) {
+	graphs(t, func(eager, graph *devicetest.Runner) { devicetest.Replays(t, eager, graph, 1) })
 }
 
-// TestGraphs: the decode steps of padded batches have the same bits from a stream,
-// from a graph and from a captured one.
-func TestGraphs(t *testing.T) {
+// graphs runs f with the model on a stream, and as graphs of either build.
+func graphs(t *testing.T, f func(eager, graph *devicetest.Runner)) {
 	c := devicetest.Compiler(t)
 	open := emulatedGPU(t, c)
 	tg, err := target.Lookup(chip)
@@ -121,11 +112,47 @@ func TestGraphs(t *testing.T) {
 	}
 	for _, build := range gpu.Builds {
 		eager, graph := start(PlanOptions{Graph: gpu.GraphOff}), start(PlanOptions{Graph: gpu.GraphOn, Build: build})
-		devicetest.Replays(t, eager, graph, 2)
-		if build == gpu.BuildExplicit {
-			devicetest.Batches(t, eager, graph, 2)
-		}
+		f(eager, graph)
 		graph.Close(t)
 		eager.Close(t)
+	}
+}
+
+// A known fault turns graphs off, unless they are asked for.
+func TestFaultsTurnGraphsOff(t *testing.T) {
+	if err := drivertest.Supported(); err != nil {
+		t.Skip(err)
+	}
+	a := Assessment{Faults: []Fault{{Effect: GraphsOff}, {Effect: CaptureOff}}}
+	fake, err := drivertest.New(t.TempDir(), drivertest.Options{Devices: []drivertest.Device{{Name: "MI300X", Arch: chip + ":sramecc+:xnack-", Memory: 1 << 30}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := Open(Options{Library: fake.Path})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for o, want := range map[PlanOptions]PlanOptions{
+		{}:                        {Graph: gpu.GraphOff, Build: gpu.BuildExplicit},
+		{Build: gpu.BuildCapture}: {Graph: gpu.GraphOff, Build: gpu.BuildExplicit},
+		{Graph: gpu.GraphOn}:      {Graph: gpu.GraphOn, Build: gpu.BuildExplicit},
+	} {
+		d, err := l.OpenDevice(0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		x, err := OpenForPlans(d, a, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if x.Options() != want || x.Graphs() != (want.Graph == gpu.GraphOn) || x.Name() != "hip" || x.Chip() != chip {
+			t.Errorf("%+v: %+v of %s (%s), want %+v", o, x.Options(), x.Name(), x.Chip(), want)
+		}
+		if err := x.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := fake.Close(); err != nil {
+		t.Error(err)
 	}
 }

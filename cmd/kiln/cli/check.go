@@ -48,6 +48,7 @@ func runCheck(e *env, f *flags, args []string) error {
 	if err != nil {
 		return err
 	}
+	defer func() { dev.close() }() // an error of the check counts more
 	cfg, err := passConfig(f)
 	if err != nil {
 		return err

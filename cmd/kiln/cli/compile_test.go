@@ -245,7 +245,6 @@ func TestCompileRefuses(t *testing.T) {
 		{[]string{"--target", "gfx950:xnack+:xnack-"}, exitUsage, `feature "xnack" is given twice`},
 		{[]string{"--target", "x86-64-v3:xnack+"}, exitUsage, "x86-64-v3 takes no features"},
 		{[]string{"--target", "sm_90:xnack+"}, exitUsage, "sm_90 takes no features"},
-		{[]string{"--target", "sm_90"}, exitRefused, "models are not compiled for it yet"},
 		{[]string{"--code-object-version", "4"}, exitUsage, "--code-object-version 4: want one of 5,6"},
 		{[]string{"--code-object-version", "6"}, exitUsage, "--code-object-version: no target is an AMD GPU"},
 		{[]string{"--batch", "1,1"}, exitUsage, "distinct positive numbers"},

@@ -75,10 +75,21 @@ func chooseDevice(e *env, f *flags) (device, error) {
 	} else {
 		d, err = parseDevice(e, f, name)
 	}
-	if err != nil {
-		return device{}, err
+	if err == nil {
+		err = d.watch(f)
 	}
-	return d, d.watch(f)
+	if err != nil {
+		return device{}, errors.Join(err, d.close())
+	}
+	return d, nil
+}
+
+// close closes a GPU that was chosen and is not in use.
+func (d device) close() error {
+	if d.gpu == nil {
+		return nil
+	}
+	return d.gpu.close()
 }
 
 // watch reads --sanitize and --counters, and refuses flags that go with another

@@ -76,6 +76,16 @@ func openModel(e *env, f *flags, taps bool, need heads, progress *progress) (*se
 	if err != nil {
 		return nil, nil, err
 	}
+	s, place, err := openModelOn(e, f, dev, taps, need, progress)
+	if err != nil {
+		return nil, nil, errors.Join(err, dev.close())
+	}
+	closed := s.close
+	s.close = func() error { return errors.Join(closed(), dev.close()) }
+	return s, place, nil
+}
+
+func openModelOn(e *env, f *flags, dev device, taps bool, need heads, progress *progress) (*session, placer, error) {
 	o, err := options(f, taps)
 	if err != nil {
 		return nil, nil, err
