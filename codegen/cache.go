@@ -12,10 +12,11 @@ import (
 	"strings"
 )
 
-// Cache keeps compiled objects in a folder. Its keys are digests of everything
-// an object depends on, so an entry is never stale; each file ends with the
-// digest of its content, so a damaged one is noticed and made again. Processes
-// may share a folder: files appear by rename. A nil Cache keeps nothing.
+// Cache keeps compiled objects, and what else is costly to make, in a folder. Its
+// keys are digests of everything that an entry depends on, so one is never stale;
+// each file ends with the digest of its content, so a damaged one is noticed and
+// made again. Processes may share a folder: files appear by rename. A nil Cache
+// keeps nothing.
 type Cache struct{ dir string }
 
 // cacheSuffix marks the files that belong to a cache.

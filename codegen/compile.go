@@ -156,6 +156,11 @@ func readBack(code []byte, want object.TargetID, version int) ([]byte, error) {
 	return merged, nil
 }
 
+// maxStaticShared is how much shared memory a kernel can declare; more is asked for
+// at the launch, which plans do not do (CUDA programming guide, "Compute
+// Capabilities").
+const maxStaticShared = 48 << 10
+
 // checkPTX compares PTX text with the kernels that it was made of: what the driver
 // would not load, or would run with other arguments.
 func checkPTX(text []byte, u *Unit) error {
@@ -176,6 +181,9 @@ func checkPTX(text []byte, u *Unit) error {
 		}
 		if e.Block != u.Target.Block() {
 			return fmt.Errorf("kernel %s is for groups of %d work-items, want %d", k.Symbol, e.Block, u.Target.Block())
+		}
+		if e.Shared > maxStaticShared {
+			return fmt.Errorf("kernel %s declares %d bytes of shared memory, PTX allows %d", k.Symbol, e.Shared, maxStaticShared)
 		}
 		if len(e.Params) != len(k.Params) {
 			return fmt.Errorf("kernel %s has %d parameters, want %d", k.Symbol, len(e.Params), len(k.Params))

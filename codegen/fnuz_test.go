@@ -20,18 +20,20 @@ func TestFNUZCompiles(t *testing.T) {
 	if _, err := u.LowerAll(entries(t, "../testdata/tiny-dsv4", tg), []passes.Bucket{bucket("decode", "B", 2)}); err != nil {
 		t.Fatal(err)
 	}
-	// Products decode their weights, and activations pass through codes, by the
-	// chip's own instructions.
+	// Products decode their weights or multiply their codes, and activations pass
+	// through codes, by the chip's own instructions.
 	uses := map[string]int{}
 	for i, k := range u.Kernels {
-		for _, call := range []string{"llvm.amdgcn.cvt.f32.fp8(", "llvm.amdgcn.cvt.pk.fp8.f32("} {
+		for _, call := range []string{"llvm.amdgcn.cvt.pk.f32.fp8(", "llvm.amdgcn.mfma.f32.16x16x32.fp8.fp8(", "llvm.amdgcn.cvt.pk.fp8.f32("} {
 			if strings.Contains(k.IR, call) {
 				uses[u.Module.Kernels[i].Form+" "+call]++
 			}
 		}
 	}
 	for _, want := range []string{
-		"block_linear llvm.amdgcn.cvt.f32.fp8(", "expert llvm.amdgcn.cvt.f32.fp8(", "block_linear llvm.amdgcn.cvt.pk.fp8.f32(", "rms_norm_rope llvm.amdgcn.cvt.pk.fp8.f32(",
+		"block_linear_mfma llvm.amdgcn.cvt.pk.f32.fp8(", "expert_mfma llvm.amdgcn.cvt.pk.f32.fp8(",
+		"block_linear_mfma llvm.amdgcn.mfma.f32.16x16x32.fp8.fp8(", "expert_mfma llvm.amdgcn.mfma.f32.16x16x32.fp8.fp8(",
+		"block_linear_mfma llvm.amdgcn.cvt.pk.fp8.f32(", "rms_norm_rope llvm.amdgcn.cvt.pk.fp8.f32(",
 	} {
 		if uses[want] == 0 {
 			t.Errorf("no kernel of form and call %q", want)

@@ -8,4 +8,8 @@
 //
 // Loops and branches must be the same for all lanes of a group, except Lanes and
 // If, which handle the difference.
+//
+// Kernels for GPUs alone may also use what a wave has: Wave, WaveLane, LaneXor,
+// short vectors in lanes (Vec) and matrix instructions (MMA). A loop or branch may
+// then depend on Wave, if there is no barrier inside.
 package kernel

@@ -10,6 +10,16 @@ import (
 )
 
 func init() {
+	// The first form that matches an op is taken: matrix units before lanes.
+	register(
+		&Form{Name: "linear_mfma", Op: "linear", Match: matchMatrixLinear, Lower: lowerMatrixLinear},
+		&Form{Name: "linear2_mfma", Op: "linear2", Match: matchMatrixLinear, Lower: lowerMatrixLinear},
+		&Form{Name: "linear3_mfma", Op: "linear3", Match: matchMatrixLinear, Lower: lowerMatrixLinear},
+		&Form{Name: "linear4_mfma", Op: "linear4", Match: matchMatrixLinear, Lower: lowerMatrixLinear},
+		&Form{Name: "grouped_linear_mfma", Op: "grouped_linear", Match: matchMatrixLinear, Lower: lowerMatrixGroupedLinear},
+		&Form{Name: "block_linear_mfma", Op: "block_linear", Match: matchMatrixBlockLinear, Lower: lowerMatrixBlockLinear},
+		&Form{Name: "split_linear_mfma", Op: "split_linear", Match: matchMatrixBlockLinear, Lower: lowerMatrixBlockLinear},
+	)
 	register(
 		&Form{Name: "linear", Op: "linear", Match: always, Lower: lowerLinear},
 		&Form{Name: "linear2", Op: "linear2", Match: always, Lower: lowerLinear},

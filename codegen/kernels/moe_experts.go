@@ -43,6 +43,34 @@ func chosenPair(k *kernel.K, ids, weights *kernel.Buf, from, j kernel.V, choices
 	return id, weight
 }
 
+// noExpert is above all ids.
+const noExpert = 1<<31 - 1
+
+// nextExpert is the least id above last of a token's choices, which begin at from, or
+// noExpert, and the first choice that has it.
+func nextExpert(k *kernel.K, ids *kernel.Buf, from, last kernel.V, choices int) (id, choice kernel.V) {
+	id, choice = k.Int32(noExpert), k.Int(0)
+	for i := choices - 1; i >= 0; i-- {
+		v := ids.Load(k.Add(from, k.Int(i)))
+		least := k.And(k.Cmp(kernel.GT, v, last), k.Cmp(kernel.LE, v, id))
+		id, choice = k.Select(least, v, id), k.Select(least, k.Int(i), choice)
+	}
+	return id, choice
+}
+
+// eachExpert runs body for the experts that a token chose, in ascending id, with the
+// first choice of each.
+func eachExpert(k *kernel.K, ids *kernel.Buf, from kernel.V, choices int, body func(id, choice kernel.V)) {
+	last := k.UniformVar(k.Int32(-1))
+	k.For(k.Int(0), k.Int(choices), 1, func(kernel.V) {
+		id, choice := nextExpert(k, ids, from, last.Get(), choices)
+		k.If(k.Cmp(kernel.NE, id, k.Int32(noExpert)), func() {
+			body(id, choice)
+			last.Set(id)
+		})
+	})
+}
+
 // expertTileN is the number of weight rows that one group of an expert product
 // multiplies.
 const expertTileN = 4
@@ -187,23 +215,12 @@ func expertDown(l Lowering, w2 *ir.Value, ids, aq Ref, shared []Ref, y Ref, t, c
 			for j := range total {
 				total[j] = k.UniformVar(k.Float(0))
 			}
-			// The next expert is the least id above the last; the first choice of it counts.
-			last := k.UniformVar(k.Int32(-1))
-			k.For(k.Int(0), k.Int(choices), 1, func(kernel.V) {
-				id, at := k.Int32(1<<31-1), k.Int(0)
-				for i := choices - 1; i >= 0; i-- {
-					v := b[0].Load(k.Add(from, k.Int(i)))
-					least := k.And(k.Cmp(kernel.GT, v, last.Get()), k.Cmp(kernel.LE, v, id))
-					id, at = k.Select(least, v, id), k.Select(least, k.Int(i), at)
+			eachExpert(k, b[0], from, choices, func(id, at kernel.V) {
+				x := b[1].At(k.Mul(k.Add(from, at), k.Int(w.k)))
+				sums := w.dot(k, x, k.Convert(id, kernel.I64), cols, b[2:3], b[3:4])
+				for j := range total {
+					total[j].Set(k.Add(total[j].Get(), k.RoundBF16(sums[0][j])))
 				}
-				k.If(k.Cmp(kernel.NE, id, k.Int32(1<<31-1)), func() {
-					x := b[1].At(k.Mul(k.Add(from, at), k.Int(w.k)))
-					sums := w.dot(k, x, k.Convert(id, kernel.I64), cols, b[2:3], b[3:4])
-					for j := range total {
-						total[j].Set(k.Add(total[j].Get(), k.RoundBF16(sums[0][j])))
-					}
-					last.Set(id)
-				})
 			})
 			for j := range total {
 				col := k.Add(n0, k.Int(j))

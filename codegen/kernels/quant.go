@@ -57,8 +57,13 @@ func blockScale(k *kernel.K, x *kernel.Buf, n int, f codeFormat) scaleOf {
 		// 0*v is NaN for NaN and Inf only.
 		bad.Set(k.Add(bad.Get(), k.Mul(v, k.Float(0))))
 	})
-	s, _ := k.Pow2Ceil(k.Mul(k.MaxOf(top.Get()), k.Float(float64(float32(1/f.max)))))
-	nan := k.Sum(bad.Get())
+	return scaleOfMax(k, k.MaxOf(top.Get()), k.Sum(bad.Get()), f)
+}
+
+// scaleOfMax is the scale of a block with the largest absolute value top; bad is NaN
+// if a number of it is NaN or Inf, else 0.
+func scaleOfMax(k *kernel.K, top, bad kernel.V, f codeFormat) scaleOf {
+	s, _ := k.Pow2Ceil(k.Mul(top, k.Float(float64(float32(1/f.max)))))
 	// The inverse of a power of two is exact; adding the flag makes both NaN.
-	return scaleOf{scale: k.Add(s, nan), inverse: k.Div(k.Float(1), s)}
+	return scaleOf{scale: k.Add(s, bad), inverse: k.Div(k.Float(1), s)}
 }

@@ -51,6 +51,8 @@ type Target struct {
 	// Convert8: one instruction converts an f32 to the target's own 8-bit float,
 	// and one converts it back.
 	Convert8 bool
+	// Convert4: one instruction converts two scaled e2m1 codes to f32.
+	Convert4 bool
 }
 
 // Table lists the targets.
@@ -58,7 +60,7 @@ var Table = []Target{
 	{Name: "x86-64-v3", Kind: Host, Triple: "x86_64-unknown-linux-gnu", CPU: "x86-64-v3", Lanes: 8, Wave: 8, FMA: true, Permute8: true},
 	{Name: "x86-64-v2", Kind: Host, Triple: "x86_64-unknown-linux-gnu", CPU: "x86-64-v2", Lanes: 4, Wave: 4},
 	{Name: "gfx942", Kind: AMDGPU, Triple: "amdgcn-amd-amdhsa", CPU: "gfx942", ID: object.TargetID{Chip: "gfx942"}, Lanes: 256, Wave: 64, Global: 1, Shared: 3, BFloat: true, FMA: true, FNUZ: true, Convert8: true},
-	{Name: "gfx950", Kind: AMDGPU, Triple: "amdgcn-amd-amdhsa", CPU: "gfx950", ID: object.TargetID{Chip: "gfx950"}, Lanes: 256, Wave: 64, Global: 1, Shared: 3, BFloat: true, FMA: true, Convert8: true},
+	{Name: "gfx950", Kind: AMDGPU, Triple: "amdgcn-amd-amdhsa", CPU: "gfx950", ID: object.TargetID{Chip: "gfx950"}, Lanes: 256, Wave: 64, Global: 1, Shared: 3, BFloat: true, FMA: true, Convert8: true, Convert4: true},
 	{Name: "sm_90", Kind: NVPTX, Triple: "nvptx64-nvidia-cuda", CPU: "sm_90", Features: "+ptx78", Lanes: 256, Wave: 32, Global: 1, Shared: 3, BFloat: true, FMA: true},
 }
 

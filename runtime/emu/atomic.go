@@ -37,7 +37,8 @@ func flatAtomic(op atomicOp, form flatForm) compile {
 		if returns {
 			i, d = 1, c.vectorDest(0, words)
 		}
-		a := &access{in: c.in, place: form.place, address: form.address(c, i, i+2), size: op.size, kind: accessAtomic, align: op.size}
+		a := &access{in: c.in, place: form.place, size: op.size, kind: accessAtomic, align: op.size}
+		form.address(c, a, i, i+2)
 		s := c.vectorData(i+1, words*op.data)
 		if op.data == 1 {
 			return op.step(a, d, s, s)

@@ -26,14 +26,16 @@ func doubtful(s float64) bool {
 
 // fmaLoop is the loop of fma32.
 func fmaLoop(d, a, b, c *Vec) {
-	for i := range d {
-		z := float64(math.Float32frombits(c[i]))
-		p := float64(float64(math.Float32frombits(a[i])) * float64(math.Float32frombits(b[i])))
+	fd, fa, fb, fc := floats(d), floats(a), floats(b), floats(c)
+	_, _, _, _ = fd[0], fa[0], fb[0], fc[0]
+	for i := range fd {
+		z := float64(fc[i])
+		p := float64(float64(fa[i]) * float64(fb[i]))
 		s := p + z
 		if doubtful(s) {
 			s = roundOdd(s, p, z)
 		}
-		d[i] = math.Float32bits(float32(s))
+		fd[i] = float32(s)
 	}
 }
 

@@ -25,8 +25,8 @@ func init() {
 type flatForm struct {
 	place place
 	// address compiles the vector address at operand v and what follows the data, at
-	// operand s.
-	address func(c *compiler, v, s int) addressing
+	// operand s, for an access.
+	address func(c *compiler, a *access, v, s int)
 }
 
 var flatForms = map[string]flatForm{
@@ -38,7 +38,8 @@ var flatForms = map[string]flatForm{
 func flatLoad(t datum, form flatForm) compile {
 	return func(c *compiler) step {
 		d := c.vectorDest(0, t.words())
-		a := &access{in: c.in, place: form.place, address: form.address(c, 1, 2), size: t.size, kind: accessRead}
+		a := &access{in: c.in, place: form.place, size: t.size, kind: accessRead}
+		form.address(c, a, 1, 2)
 		return t.load(a, d, t.mover(c.cachePolicy()))
 	}
 }
@@ -46,7 +47,8 @@ func flatLoad(t datum, form flatForm) compile {
 func flatStore(t datum, form flatForm) compile {
 	return func(c *compiler) step {
 		s := c.vectorData(1, t.words())
-		a := &access{in: c.in, place: form.place, address: form.address(c, 0, 2), size: t.size, kind: accessWrite}
+		a := &access{in: c.in, place: form.place, size: t.size, kind: accessWrite}
+		form.address(c, a, 0, 2)
 		return t.store(a, s, t.mover(c.cachePolicy()))
 	}
 }
@@ -78,49 +80,66 @@ func (c *compiler) vectorData(i, n int) int {
 }
 
 // globalAddress is v[64 bits] + offset, or s[64 bits] + v[32 bits] + offset.
-func (c *compiler) globalAddress(v, s int) addressing {
+func (c *compiler) globalAddress(a *access, v, s int) {
 	if c.isOff(s) {
-		return c.flatAddress(v, s)
+		c.flatAddress(a, v, s)
+		return
 	}
 	offset := uint64(c.number("offset", 0))
 	base, r := c.scalarSource(s, 64), c.addressRegister(v, 1)
-	return func(w *wave) {
+	a.address = func(w *wave) {
 		b := base.get64(w) + offset
 		for i, x := range &w.v[r] {
 			w.addr[i] = b + uint64(x)
 		}
 	}
+	a.run = func(w *wave, size uint64) (uint64, bool) {
+		return base.get64(w) + offset + uint64(w.v[r][0]), run32(&w.v[r], size)
+	}
 }
 
 // flatAddress is v[64 bits] + offset.
-func (c *compiler) flatAddress(v, _ int) addressing {
+func (c *compiler) flatAddress(a *access, v, _ int) {
 	offset := uint64(c.number("offset", 0))
 	r := c.addressRegister(v, 2)
-	return func(w *wave) {
+	a.address = func(w *wave) {
 		p := (*[2]Vec)(w.v[r:])
 		for i := range w.addr {
 			w.addr[i] = (uint64(p[0][i]) | uint64(p[1][i])<<32) + offset
 		}
 	}
+	a.run = func(w *wave, size uint64) (uint64, bool) {
+		p := (*[2]Vec)(w.v[r:])
+		first := uint64(p[0][0]) | uint64(p[1][0])<<32
+		x := first
+		for i := range &p[0] {
+			if p[0][i] != uint32(x) || p[1][i] != uint32(x>>32) {
+				return 0, false
+			}
+			x += size
+		}
+		return first + offset, true
+	}
 }
 
 // scratchAddress is s + v + offset, each of them optional. The sum has 32 bits.
-func (c *compiler) scratchAddress(v, s int) addressing {
+func (c *compiler) scratchAddress(a *access, v, s int) {
 	offset := uint32(c.number("offset", 0))
 	base := scalar{reg: -1}
 	if !c.isOff(s) {
 		base = c.scalarSource(s, 32)
 	}
 	if c.isOff(v) {
-		return func(w *wave) {
+		a.address = func(w *wave) {
 			x := uint64(base.get(w) + offset)
 			for i := range w.addr {
 				w.addr[i] = x
 			}
 		}
+		return
 	}
 	r := c.addressRegister(v, 1)
-	return func(w *wave) {
+	a.address = func(w *wave) {
 		b := base.get(w) + offset
 		for i, x := range &w.v[r] {
 			w.addr[i] = uint64(b + x)
@@ -132,7 +151,8 @@ func (c *compiler) scratchAddress(v, s int) addressing {
 // after lane. The offset counts for both addresses.
 func loadLDS(size uint64) compile {
 	return func(c *compiler) step {
-		from := &access{in: c.in, place: placeGlobal, address: c.globalAddress(0, 1), size: size, kind: accessRead}
+		from := &access{in: c.in, place: placeGlobal, size: size, kind: accessRead}
+		c.globalAddress(from, 0, 1)
 		c.cachePolicy()
 		to := c.lanesOfLDS(size)
 		move := movers[size]

@@ -9,10 +9,16 @@ import (
 // of its segments, and of anything in them, is right with it.
 const imageAlign = 4096
 
+// maxImage bounds a code object in memory: more comes from a damaged file.
+const maxImage = 1 << 28
+
 // load lays the segments out in memory as a loader does and applies its relocations.
 func (p *Program) load() error {
 	size := uint64(0)
-	for _, s := range p.object.Segments {
+	for i, s := range p.object.Segments {
+		if s.Address > maxImage || s.MemSize > maxImage-s.Address || uint64(len(s.Data)) > s.MemSize {
+			return fmt.Errorf("segment %d has %d bytes at 0x%x and %d in the file, at most %d in memory are supported", i, s.MemSize, s.Address, len(s.Data), maxImage)
+		}
 		size = max(size, s.Address+s.MemSize)
 	}
 	if size == 0 {

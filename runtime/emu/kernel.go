@@ -116,7 +116,7 @@ func (p *Program) Kernel(name string) (*Kernel, error) {
 	}
 	lists := []listing{{lines: p.listing[name]}}
 	if slices.ContainsFunc(lists[0].lines, jumps) {
-		// Where to is known when it runs: every function has to be understood.
+		// Where to is known when it runs: it may be any function.
 		for _, f := range p.functions {
 			f.start -= meta.Address
 			lists = append(lists, f)
@@ -169,11 +169,21 @@ func jumps(l object.Line) bool {
 	return op == "s_swappc_b64" || op == "s_setpc_b64"
 }
 
+// refused is an instruction that cannot be executed, for a reason that is known.
+func refused(reason error) step {
+	return func(w *wave) {
+		w.fault = fmt.Errorf("%s: %w", w.who(-1), reason)
+		w.status = faulted
+	}
+}
+
 // endOfCode is a pseudo instruction after the last of a function: whatever runs past
 // that is caught, not undefined.
 const endOfCode = "end of the code"
 
-// compile compiles the kernel and the functions that it may call.
+// compile compiles the kernel and the functions that it may call. An instruction of a
+// function that is not understood is an error when it is reached, not now: others may
+// call the function, and with more registers than this kernel has.
 func (k *Kernel) compile(lists ...listing) error {
 	var errs []error
 	for _, f := range lists {
@@ -181,6 +191,9 @@ func (k *Kernel) compile(lists ...listing) error {
 		for _, l := range f.lines {
 			l.Offset += f.start
 			in, err := parseInst(l)
+			if err != nil && f.name != "" {
+				in, err = &Inst{Offset: l.Offset, Size: 4 * uint64(len(l.Words)), Text: l.Text, Op: l.Text}, nil
+			}
 			if err != nil {
 				errs = append(errs, err)
 				continue
@@ -199,6 +212,9 @@ func (k *Kernel) compile(lists ...listing) error {
 	indexed := slices.ContainsFunc(k.insts, func(in *Inst) bool { return in.Op == "s_set_gpr_idx_on" })
 	for _, in := range k.insts {
 		s, u, err := compileInst(k, in, indexed)
+		if err != nil && in.Func != "" {
+			s, u, err = refused(err), uses{class: classOther}, nil
+		}
 		if err != nil {
 			errs = append(errs, err)
 		}

@@ -40,11 +40,17 @@ func init() {
 // ldsAccess compiles the address at operand i.
 func (c *compiler) ldsAccess(i int, size, offset uint64, kind accessKind) *access {
 	r := c.addressRegister(i, 1)
-	return &access{in: c.in, place: placeLDS, size: size, kind: kind, address: func(w *wave) {
+	a := &access{in: c.in, place: placeLDS, size: size, kind: kind, address: func(w *wave) {
 		for i, x := range &w.v[r] {
 			w.addr[i] = uint64(x + uint32(offset))
 		}
 	}}
+	a.run = func(w *wave, size uint64) (uint64, bool) {
+		v := &w.v[r]
+		x := uint64(v[0] + uint32(offset))
+		return x, run32(v, size) && x >= uint64(uint32(offset)) // the sum does not wrap
+	}
+	return a
 }
 
 // then is a second access, delta bytes from the first. It does not read the address
@@ -85,6 +91,7 @@ func ldsLoad2(size, scale uint64) compile {
 		move := movers[size]
 		d := c.vectorDest(0, 2*move.words)
 		a := c.ldsAccess(1, size, first, accessRead)
+		a.run = nil // the second access needs the addresses
 		b := a.then(delta)
 		return func(w *wave) {
 			mask := a.begin(w, w.exec())
@@ -100,6 +107,7 @@ func ldsStore2(size, scale uint64) compile {
 		first, delta := c.offsets(scale)
 		move := movers[size]
 		a := c.ldsAccess(0, size, first, accessWrite)
+		a.run = nil // the second access needs the addresses
 		b := a.then(delta)
 		s0, s1 := c.vectorData(1, move.words), c.vectorData(2, move.words)
 		return func(w *wave) {

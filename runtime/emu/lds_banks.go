@@ -1,6 +1,9 @@
 package emu
 
-import "math/bits"
+import (
+	"math/bits"
+	"slices"
+)
 
 // A model of the LDS' banks: what is documented of MI300, not measured. LDS has 32
 // banks of 4 bytes, byte b in bank b/4%32. An access is executed in phases, groups of
@@ -54,21 +57,19 @@ func (a *ldsAccess) cycles() (cycles, conflicts int) {
 
 // phase is the largest number of different words in a bank.
 func (a *ldsAccess) phase(mask uint64) int {
-	var words [ldsBanks][]uint32
-	most := 1
+	var words [ldsBanks][Lanes]uint32
+	var n [ldsBanks]uint8 // of words
+	most := uint8(1)
 	for ; mask != 0; mask &= mask - 1 {
 		at := a.offset[bits.TrailingZeros64(mask)]
 		for word := at / ldsBankBytes; word <= (at+a.size-1)/ldsBankBytes; word++ {
-			list := &words[word%ldsBanks]
-			known := false
-			for _, other := range *list {
-				known = known || other == word
-			}
-			if !known {
-				*list = append(*list, word)
-				most = max(most, len(*list))
+			bank := word % ldsBanks
+			if !slices.Contains(words[bank][:n[bank]], word) {
+				words[bank][n[bank]] = word
+				n[bank]++
+				most = max(most, n[bank])
 			}
 		}
 	}
-	return most
+	return int(most)
 }

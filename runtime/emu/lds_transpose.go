@@ -10,43 +10,79 @@ package emu
 
 func init() {
 	define(map[string]compile{
-		"ds_read_b64_tr_b16": transposedLoad(8, 16),
-		"ds_read_b64_tr_b8":  transposedLoad(8, 8),
-		"ds_read_b64_tr_b4":  transposedLoad(8, 4),
-		"ds_read_b96_tr_b6":  transposedLoad(12, 6),
+		"ds_read_b64_tr_b16": transposedLoad(8, transpose16),
+		"ds_read_b64_tr_b8":  transposedLoad(8, transpose8),
+		"ds_read_b64_tr_b4":  transposedLoad(8, transposer(4)),
+		"ds_read_b96_tr_b6":  transposedLoad(12, transposer(6)),
 	}, "gfx950")
 }
 
-// transposedLoad loads size bytes a lane, of elements of so many bits.
-func transposedLoad(size, bits uint64) compile {
-	const columns = 16
+// transposedLoad loads size bytes a lane.
+func transposedLoad(size uint64, transpose func(out, raw []Vec)) compile {
 	return func(c *compiler) step {
 		move := movers[size]
 		d := c.vectorDest(0, move.words)
 		a := c.ldsAccess(1, size, uint64(c.number("offset", 0)), accessRead)
 		a.align = size & -size // of 12 bytes: 4
 		in := c.in
-		perLane := int(8 * size / bits)
 		return func(w *wave) {
 			if w.exec() != fullMask {
 				w.fail(in, "%s: EXEC is %#x, where the instruction needs all lanes", w.who(-1), w.exec())
 				return
 			}
 			raw, out := w.result[:move.words], w.result[move.words:2*move.words]
-			mask := a.begin(w, fullMask)
-			if mask == 0 || !gather(w, a, raw, move, mask) {
+			if p := a.whole(w); p != nil {
+				move.unpack(raw, p)
+			} else if a.begin(w, fullMask) == 0 || !gather(w, a, raw, move, fullMask) {
 				return
 			}
-			clear(out)
-			for lane := range Lanes {
-				first, column := lane&^(columns-1), lane%columns
-				for row := range perLane {
-					// A row's columns are in so many lanes as it takes.
-					from := first + row*columns/perLane + column/perLane
-					setBits(out, lane, uint64(row)*bits, bitsAt(raw, from, uint64(column%perLane)*bits, bits))
-				}
-			}
+			transpose(out, raw)
 			copy(w.v[d:], out)
+		}
+	}
+}
+
+// transpose16 has the columns of a row in four lanes, four each.
+func transpose16(out, raw []Vec) {
+	d, s := (*[2]Vec)(out), (*[2]Vec)(raw)
+	const high = 0xffff0000
+	for i := range Lanes / 4 {
+		// Lane from+4*row has these columns of a row: columns 4*i, ... of the 16 lanes.
+		from, to := i&^3*4+i%4, 4*i
+		for word := range 2 {
+			x := &s[word]
+			x0, x1, x2, x3 := x[from%Lanes], x[(from+4)%Lanes], x[(from+8)%Lanes], x[(from+12)%Lanes]
+			d[0][(to+2*word)%Lanes], d[1][(to+2*word)%Lanes] = x0&^high|x1<<16, x2&^high|x3<<16
+			d[0][(to+2*word+1)%Lanes], d[1][(to+2*word+1)%Lanes] = x0>>16|x1&high, x2>>16|x3&high
+		}
+	}
+}
+
+// transpose8 has the columns of a row in two lanes, eight each.
+func transpose8(out, raw []Vec) {
+	d, s := (*[2]Vec)(out), (*[2]Vec)(raw)
+	for lane := range Lanes {
+		from, word, shift := lane&^15+lane%16/8, lane%8/4, lane%4*8
+		x := &s[word]
+		for j := range 2 {
+			y := uint32(0)
+			for row := range 4 {
+				y |= x[(from+2*(4*j+row))%Lanes] >> shift & 0xff << (8 * row)
+			}
+			d[j][lane] = y
+		}
+	}
+}
+
+// transposer has all columns of a row in one lane, of so many bits.
+func transposer(bits uint64) func(out, raw []Vec) {
+	return func(out, raw []Vec) {
+		clear(out)
+		for lane := range Lanes {
+			first, column := lane&^15, uint64(lane%16)
+			for row := range 16 {
+				setBits(out, lane, uint64(row)*bits, bitsAt(raw, first+row, column*bits, bits))
+			}
 		}
 	}
 }

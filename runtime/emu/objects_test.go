@@ -56,39 +56,9 @@ func TestForeignObjects(t *testing.T) {
 			}
 			for _, preloaded := range []bool{false, true} {
 				t.Run(fmt.Sprintf("%s/%s/preloaded=%v", name, chip, preloaded), func(t *testing.T) {
-					space := &Space{}
-					kernarg := make([]byte, k.Meta.KernargBytes)
-					buffers := map[string][]byte{}
-					for i, arg := range fk.Args {
-						at := kernarg[k.Meta.Args[i].Offset:]
-						switch arg[1] {
-						case "i32":
-							le.PutUint32(at, uint32(int32(fk.Scalars[arg[0]])))
-							continue
-						case "fp32":
-							le.PutUint32(at, math.Float32bits(float32(fk.Scalars[arg[0]])))
-							continue
-						}
-						tensor, err := io.Lookup(name + "." + arg[0])
-						if err != nil {
-							t.Fatal(err)
-						}
-						b := bytes.Clone(tensor.Data)
-						if arg[0] == fk.Outputs[0] {
-							for i := range b {
-								b[i] = 0xa5
-							}
-						}
-						buffers[arg[0]] = b
-						if err := space.Map(b, arg[0]); err != nil {
-							t.Fatal(err)
-						}
-						le.PutUint64(at, Address(b))
-					}
-					_, err := k.Run(t.Context(), Launch{
-						Grid: fk.Grid, Block: [3]int{Lanes * variant.NumWarps, 1, 1}, LDS: variant.Shared, Kernarg: kernarg, Preloaded: preloaded, Memory: space,
-					})
-					if err != nil {
+					l, buffers := fk.launch(t, io, name, k, Lanes*variant.NumWarps, variant.Shared)
+					l.Preloaded = preloaded
+					if _, err := k.Run(t.Context(), l); err != nil {
 						t.Fatal(err)
 					}
 					for arg, got := range buffers { // inputs too: they are only read
@@ -108,4 +78,40 @@ func TestForeignObjects(t *testing.T) {
 			}
 		}
 	}
+}
+
+// launch prepares a launch of the kernel with its inputs, and the buffers by argument.
+// Outputs hold what no kernel computes.
+func (fk foreignKernel) launch(t *testing.T, io *weights.Checkpoint, name string, k *Kernel, block, lds int) (Launch, map[string][]byte) {
+	t.Helper()
+	space := &Space{}
+	kernarg := make([]byte, k.Meta.KernargBytes)
+	buffers := map[string][]byte{}
+	for i, arg := range fk.Args {
+		at := kernarg[k.Meta.Args[i].Offset:]
+		switch arg[1] {
+		case "i32":
+			le.PutUint32(at, uint32(int32(fk.Scalars[arg[0]])))
+			continue
+		case "fp32":
+			le.PutUint32(at, math.Float32bits(float32(fk.Scalars[arg[0]])))
+			continue
+		}
+		tensor, err := io.Lookup(name + "." + arg[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		b := bytes.Clone(tensor.Data)
+		if arg[0] == fk.Outputs[0] {
+			for i := range b {
+				b[i] = 0xa5
+			}
+		}
+		buffers[arg[0]] = b
+		if err := space.Map(b, arg[0]); err != nil {
+			t.Fatal(err)
+		}
+		le.PutUint64(at, Address(b))
+	}
+	return Launch{Grid: fk.Grid, Block: [3]int{block, 1, 1}, LDS: lds, Kernarg: kernarg, Memory: space}, buffers
 }

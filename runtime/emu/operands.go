@@ -48,19 +48,19 @@ func isData(in *Inst, c class, i int) bool {
 	return i == first || c == classLDS && i == first+1
 }
 
-// dataWord finds the register of word n of the data that a memory instruction
-// writes; ok is false if the instruction has fewer.
-func (u *uses) dataWord(in *Inst, n int) (s span, ok bool) {
+// dataWords are the registers whose words a memory instruction writes to memory, one
+// by one.
+func (u *uses) dataWords(in *Inst) []span {
+	var list []span
 	for _, r := range u.reads {
 		if !r.vector || !isData(in, u.class, r.arg) {
 			continue
 		}
-		if n < r.n {
-			return span{r.arg, true, r.reg + n, 1, r.index, r.mask}, true
+		for i := range r.n {
+			list = append(list, span{r.arg, true, r.reg + i, 1, r.index, r.mask})
 		}
-		n -= r.n
 	}
-	return span{}, false
+	return list
 }
 
 // dataShift is where in its word the data of a store begins.

@@ -55,8 +55,10 @@ type Mode uint8
 
 // The modes; they can be joined.
 const (
-	ModeRead  Mode = 1 << iota
-	ModeWrite      // and atomics
+	ModeRead Mode = 1 << iota
+	// ModeWrite allows writes and atomics. Without ModeRead what the launch has written
+	// may be read.
+	ModeWrite
 )
 
 // Buffer is memory that is meant for a launch.
@@ -94,7 +96,7 @@ const poison = 0x7fd5ffd5
 type Report struct {
 	Check   Checks
 	Kind    string // of the defect, such as "out of bounds"
-	Kernel  string
+	Kernel  string // "" if it is the host that reads
 	Offset  uint64 // of the instruction, from the kernel's first byte
 	Text    string // of the instruction
 	Group   [3]int // work-group
@@ -109,7 +111,11 @@ type Report struct {
 
 func (r Report) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%v: %s: kernel %s+0x%x: %s: work-group %v, wave %d", r.Check, r.Kind, r.Kernel, r.Offset, r.Text, r.Group, r.Wave)
+	fmt.Fprintf(&b, "%v: %s: ", r.Check, r.Kind)
+	if r.Kernel == "" {
+		return b.String() + r.Detail
+	}
+	fmt.Fprintf(&b, "kernel %s+0x%x: %s: work-group %v, wave %d", r.Kernel, r.Offset, r.Text, r.Group, r.Wave)
 	if r.Lane >= 0 {
 		fmt.Fprintf(&b, ", lane %d", r.Lane)
 	}
@@ -233,7 +239,7 @@ func (s *Sanitize) observers(k *Kernel, l *Launch) []observer {
 	l.reports = &collector{k: k, l: l, reports: map[reportKey]*collected{}}
 	var all []observer
 	if s.Checks&CheckMemory != 0 {
-		all = append(all, &memorySanitizer{l.reports, sortedBuffers(s.Buffers)})
+		all = append(all, newMemorySanitizer(l.reports, s))
 	}
 	if s.Checks&CheckRace != 0 {
 		all = append(all, newRaceSanitizer(l.reports, s))

@@ -4,12 +4,13 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"sync/atomic"
 )
 
 // The memory sanitizer. It reports
 //   - an access of global memory that no buffer of the launch allows: outside of all
 //     of them, across the end of one, a write to one that is to be read, a read of
-//     one that is to be written;
+//     one that is to be written where the launch has not written it;
 //   - an access that is not aligned: to its size up to 4 bytes, atomics to their size.
 //
 // The kernel goes on after a report: where there is memory it is used, elsewhere
@@ -18,6 +19,21 @@ import (
 type memorySanitizer struct {
 	reports *collector
 	buffers []Buffer // by address; nil: all memory
+	// outputs are what has been written of buffers that are to be written: by buffer, a
+	// bit for each byte. What a launch has written it may read.
+	outputs [][]atomic.Uint64
+}
+
+func newMemorySanitizer(reports *collector, s *Sanitize) *memorySanitizer {
+	m := &memorySanitizer{reports: reports, buffers: sortedBuffers(s.Buffers)}
+	for _, b := range m.buffers {
+		var bits []atomic.Uint64
+		if b.Mode == ModeWrite {
+			bits = make([]atomic.Uint64, (b.Bytes+63)/64)
+		}
+		m.outputs = append(m.outputs, bits)
+	}
+	return m
 }
 
 func sortedBuffers(list []Buffer) []Buffer {
@@ -34,7 +50,7 @@ type memoryWatcher struct {
 	blind
 	*memorySanitizer
 	at   int
-	near *Buffer // that allowed the last access
+	near int // index of the buffer that allowed the last access
 }
 
 func (m *memoryWatcher) before(_ *wave, at int) { m.at = at }
@@ -51,12 +67,14 @@ func (m *memoryWatcher) access(w *wave, _ *Inst, lane int, address, size uint64,
 	if kind == accessRead {
 		mode = ModeRead
 	}
-	if b := m.near; b != nil && b.allows(address, size, mode) {
+	if m.near < len(m.buffers) && m.allows(m.near, address, size, mode) {
 		return
 	}
-	if b := m.allowed(address, size, mode); b != nil {
-		m.near = b
-		return
+	for i := range m.buffers {
+		if m.allows(i, address, size, mode) {
+			m.near = i
+			return
+		}
 	}
 	if m.private(w, address, size, mode) {
 		return
@@ -71,30 +89,43 @@ func (m *memoryWatcher) access(w *wave, _ *Inst, lane int, address, size uint64,
 	case mode == ModeWrite:
 		m.reports.report(CheckMemory, "write of an input", w, m.at, lane, address, "%s %d bytes at 0x%x, %s, which is only to be read", what, size, address, b.at(address))
 	default:
-		m.reports.report(CheckMemory, "read of an output", w, m.at, lane, address, "%s %d bytes at 0x%x, %s, which is only to be written", what, size, address, b.at(address))
+		m.reports.report(CheckMemory, "read of an output", w, m.at, lane, address, "%s %d bytes at 0x%x, %s, which is only to be written, before it has been", what, size, address, b.at(address))
 	}
 }
 
 func (b *Buffer) holds(address uint64) bool { return address-b.Address < b.Bytes }
 
-func (b *Buffer) allows(address, size uint64, mode Mode) bool {
-	return b.holds(address) && size <= b.Bytes-(address-b.Address) && b.Mode&mode != 0
+// allows tells whether a buffer allows an access, and notes what is written of one
+// that is to be written.
+func (m *memorySanitizer) allows(i int, address, size uint64, mode Mode) bool {
+	b := &m.buffers[i]
+	if !b.holds(address) || size > b.Bytes-(address-b.Address) {
+		return false
+	}
+	if b.Mode != ModeWrite {
+		return b.Mode&mode != 0
+	}
+	all := true
+	for at := address - b.Address; size > 0; {
+		n := min(size, 64-at%64)
+		bits := ^uint64(0) >> (64 - n) << (at % 64)
+		word := &m.outputs[i][at/64]
+		if mode == ModeWrite {
+			if word.Load()&bits != bits {
+				word.Or(bits)
+			}
+		} else {
+			all = all && word.Load()&bits == bits
+		}
+		at, size = at+n, size-n
+	}
+	return all
 }
 
 func (b *Buffer) at(address uint64) string { return fmt.Sprintf("%s+%d", b.Label, address-b.Address) }
 
-// allowed finds a buffer that allows an access.
-func (m *memorySanitizer) allowed(address, size uint64, mode Mode) *Buffer {
-	for i := range m.buffers {
-		if b := &m.buffers[i]; b.allows(address, size, mode) {
-			return b
-		}
-	}
-	return nil
-}
-
-// private tells whether an access is one of arguments, packet or code, or, with no list of
-// buffers, of any memory of the launch.
+// private tells whether an access is one of arguments, packet or code, or, with no
+// list of buffers, of any memory of the launch.
 func (m *memorySanitizer) private(w *wave, address, size uint64, mode Mode) bool {
 	g := w.group
 	r := g.regions.find(address)

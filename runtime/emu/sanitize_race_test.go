@@ -35,6 +35,27 @@ func TestRaceSanitizer(t *testing.T) {
 		{"write conflict", CheckRace, 2, 1, `
 			v_mov_b32_e32 v2, 0
 			ds_write_b8 v2, v0`, "lds race +0x10: writes byte 0 of LDS, which wave 0 wrote"},
+		{"atomics of two waves", CheckRace, 2, 1, `
+			v_mov_b32_e32 v2, 0
+			ds_add_u32 v2, v0
+			ds_add_rtn_u32 v3, v2, v0`, ""},
+		{"an atomic and a write", CheckRace, 2, 1, `
+			v_mov_b32_e32 v2, 0
+			s_mov_b64 exec, 1
+			ds_add_u32 v2, v0
+			s_barrier
+			v_readfirstlane_b32 s8, v0
+			s_cmp_eq_u32 s8, 0
+			s_cbranch_scc1 2
+			ds_write_b32 v2, v0
+			s_branch 1
+			ds_add_u32 v2, v0`, "lds race +0x28: writes byte 0 of LDS, which wave 0 changed since the last barrier, at +0x30: ds_add_u32 v2, v0"},
+		{"atomics of two groups", CheckRace, 1, 3, `
+			v_mov_b32_e32 v2, s2
+			global_atomic_add v1, v2, s[6:7]`, ""},
+		{"stores past the caches of two groups", CheckRace, 1, 3, `
+			v_mov_b32_e32 v2, s2
+			global_store_dword v1, v2, s[6:7] sc0 sc1`, ""},
 		{"groups write their own", CheckRace, 1, 2, `
 			s_lshl_b32 s8, s2, 8
 			v_add_u32_e32 v1, s8, v1
@@ -76,5 +97,6 @@ func TestRaceSanitizer(t *testing.T) {
 			buffer_inv sc1
 			global_load_dword v3, v1, s[6:7]
 			global_load_dword v3, v1, s[6:7] offset:256`, ""},
-	})
+	}, "groups write the same", "groups write different values", "high halves differ", "high halves are the same", "group reads what another writes",
+		"group reads what no one writes", "the last group reads after an acquire")
 }

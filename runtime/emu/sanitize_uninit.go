@@ -321,10 +321,10 @@ func (x *uninitWatcher) move(w *wave, in *Inst, lane int, size uint64, kind acce
 		case use.class == classLoadLDS: // the words that the lane has just loaded
 			bits = x.loaded[int(at/4)][lane]
 		case kind == accessAtomic:
-			bits = spread(old | x.data(u, use, in, lane))
+			bits = spread(old | x.data(u, use, lane))
 		default:
-			if s, ok := use.dataWord(in, word); ok {
-				bits = u.v[w.shifted(s).reg][lane] >> dataShift(in)
+			if word < len(use.data) {
+				bits = u.v[use.data[word].reg][lane] >> dataShift(in)
 			}
 		}
 		set(at, n, bits)
@@ -335,15 +335,12 @@ func (x *uninitWatcher) move(w *wave, in *Inst, lane int, size uint64, kind acce
 }
 
 // data joins all that an atomic writes.
-func (x *uninitWatcher) data(u *undefined, use *uses, in *Inst, lane int) uint32 {
+func (x *uninitWatcher) data(u *undefined, use *uses, lane int) uint32 {
 	any := uint32(0)
-	for i := 0; ; i++ {
-		s, ok := use.dataWord(in, i)
-		if !ok {
-			return any
-		}
+	for _, s := range use.data {
 		any |= u.v[s.reg][lane]
 	}
+	return any
 }
 
 // mask64 is the undefined bits of a scalar register pair.

@@ -49,6 +49,19 @@ func TestUninitSanitizer(t *testing.T) {
 			v_cmp_gt_f32_e32 vcc, 1.0, v8
 			v_cndmask_b32_e64 v9, 0, 4, vcc
 			ds_read_b32 v3, v9`, "undefined address +0x14"},
+		{"the defined word of a pair of scalars", CheckUninit, 1, 1, `
+			s_mov_b32 s10, 4
+			v_mov_b64_e32 v[8:9], s[10:11]
+			ds_read_b32 v3, v8`, ""},
+		{"the undefined word of a pair of scalars", CheckUninit, 1, 1, `
+			s_mov_b32 s10, 4
+			v_mov_b64_e32 v[8:9], s[10:11]
+			ds_read_b32 v3, v9`, "undefined address +0x14: the address follows from v9"},
+		{"a shift of scalars that leaves the defined half", CheckUninit, 1, 1, `
+			s_and_b32 s10, s10, 0xffff0000
+			v_mov_b32_e32 v8, 16
+			v_lshlrev_b32_e32 v8, v8, s10
+			ds_read_b32 v3, v8`, ""},
 		{"branch on scc", CheckUninit, 1, 1, `
 			s_cmp_eq_u32 s9, 0
 			s_cbranch_scc1 0`, "undefined branch +0x10: the branch follows from scc, which is undefined"},
@@ -109,6 +122,36 @@ func TestUninitSanitizer(t *testing.T) {
 			ds_write_b32 v1, v2
 			ds_read_b32 v3, v1
 			ds_read_b32 v4, v3`, ""},
+		{"an atomic on what is undefined", CheckUninit, 1, 1, `
+			v_and_b32_e32 v3, 15, v0
+			v_lshlrev_b32_e32 v3, 2, v3
+			s_mov_b64 exec, 0xffff
+			global_atomic_add v2, v3, v0, s[6:7] offset:576 sc0
+			v_lshrrev_b32_e32 v2, 31, v2
+			ds_read_b32 v4, v2`, "undefined address +0x20"},
+		{"an atomic on what is defined", CheckUninit, 1, 1, `
+			s_mov_b64 exec, 0xffff
+			global_store_dword v1, v0, s[6:7] offset:576
+			global_atomic_add v2, v1, v0, s[6:7] offset:576 sc0
+			ds_read_b32 v4, v2`, ""},
+		{"loads into LDS", CheckUninit, 1, 1, `
+			s_mov_b32 m0, 0
+			global_load_lds_dword v1, s[4:5]
+			s_mov_b32 m0, 0x100
+			v_and_b32_e32 v3, 60, v1
+			global_load_lds_dword v3, s[6:7] offset:576
+			s_nop 0
+			ds_read_b32 v4, v1
+			ds_read_b32 v5, v4
+			ds_read_b32 v4, v1 offset:832
+			v_lshrrev_b32_e32 v4, 31, v4
+			ds_read_b32 v5, v4`, "undefined address +0x34"},
+		{"scratch that has not been written", CheckUninit, 1, 1, `
+			scratch_store_dword off, v1, off offset:4
+			scratch_load_dwordx2 v[4:5], off, off
+			ds_read_b32 v3, v5
+			v_lshrrev_b32_e32 v4, 31, v4
+			ds_read_b32 v3, v4`, "undefined address +0x1c"},
 		{"LDS that has not been written", CheckUninit, 1, 1, `
 			ds_write_b32 v1, v0
 			ds_read2_b32 v[4:5], v1 offset1:64

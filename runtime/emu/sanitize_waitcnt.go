@@ -1,16 +1,14 @@
 package emu
 
-import (
-	"slices"
-	"strings"
-)
+import "strings"
 
 // The waitcnt sanitizer: whether the code waits, with s_waitcnt, for what is under
 // way. The emulator itself has nothing to wait for. It reports
 //   - "pending register": a register is read or written that a load is still to
 //     write. (The chips read what a store writes when it is issued.) A load may be
 //     followed by another one into the same register that is in order with it;
-//   - "pending lds at barrier": a wave reaches s_barrier with LDS accesses under way;
+//   - "pending lds at barrier": a wave reaches s_barrier with LDS accesses under way
+//     (exchanges between lanes touch no memory, and may be);
 //   - "pending lds": LDS is accessed where a load into LDS of any wave is to write;
 //   - "release too early": an atomic, or a store past the caches, with a buffer_wbl2
 //     under way, which is there to make earlier stores visible first;
@@ -39,6 +37,7 @@ type pending struct {
 	order  accessOrder
 	vm     bool // counted by vmcnt
 	lgkm   bool
+	lds    bool   // it may be of LDS: flat accesses too
 	writes []span // registers
 	lo, hi uint32 // of LDS, what a load writes to it
 }
@@ -81,7 +80,7 @@ func (x *waitWatcher) before(w *wave, at int) {
 		return
 	case use.class == classBarrier:
 		for _, p := range b.list {
-			if p.order == orderLDS || p.order == orderNone && p.lgkm && p.vm {
+			if p.lds {
 				x.reports.report(CheckWaitcnt, "pending lds at barrier", w, at, -1, 0, "%s is under way, and other waves go on", x.reports.where(p.at))
 				break
 			}
@@ -123,11 +122,11 @@ func (x *waitWatcher) issued(in *Inst, use *uses) (pending, bool) {
 	p := pending{at: x.at, writes: use.writes}
 	switch {
 	case in.has("flat_"):
-		p.order, p.vm, p.lgkm = orderNone, true, true
+		p.order, p.vm, p.lgkm, p.lds = orderNone, true, true, true
 	case use.class.vmem():
 		p.order, p.vm = orderVector, true
 	case use.class == classLDS || use.class == classPermute:
-		p.order, p.lgkm = orderLDS, true
+		p.order, p.lgkm, p.lds = orderLDS, true, use.class == classLDS
 	case use.class == classSMEM && strings.Contains(in.Op, "load"):
 		p.order, p.lgkm = orderNone, true
 	default:
@@ -150,9 +149,11 @@ func (x *waitWatcher) registers(w *wave, use *uses, b *scoreboard) {
 			continue
 		}
 		for _, d := range p.writes {
-			for _, s := range slices.Concat(use.reads, use.kept) {
-				if s = w.shifted(s); s.overlaps(d) {
-					x.reports.report(CheckWaitcnt, "pending register", w, x.at, -1, 0, "reads %s, which %s is to write", d.name(), x.reports.where(p.at))
+			for _, list := range [][]span{use.reads, use.kept} {
+				for _, s := range list {
+					if s = w.shifted(s); s.overlaps(d) {
+						x.reports.report(CheckWaitcnt, "pending register", w, x.at, -1, 0, "reads %s, which %s is to write", d.name(), x.reports.where(p.at))
+					}
 				}
 			}
 			for _, s := range use.writes {

@@ -72,10 +72,19 @@ func TestWaitcntSanitizer(t *testing.T) {
 			ds_write_b32 v1, v0
 			s_barrier
 			s_waitcnt lgkmcnt(0)`, "pending lds at barrier +0x10: +0xc: ds_write_b32 v1, v0 is under way"},
+		{"an exchange between lanes may pass a barrier", CheckWaitcnt, 2, 1, `
+			ds_bpermute_b32 v2, v1, v0
+			s_barrier
+			s_waitcnt lgkmcnt(0)
+			v_mov_b32_e32 v3, v2`, ""},
 		{"barrier with a wait", CheckWaitcnt, 2, 1, `
 			ds_write_b32 v1, v0
 			s_waitcnt lgkmcnt(0)
 			s_barrier`, ""},
+		{"a permute may pass a barrier", CheckWaitcnt, 2, 1, `
+			ds_bpermute_b32 v2, v1, v1
+			s_barrier
+			s_waitcnt lgkmcnt(0)`, ""},
 		{"a global load may pass a barrier", CheckWaitcnt, 2, 1, `
 			global_load_dword v2, v1, s[4:5]
 			s_barrier
@@ -93,6 +102,33 @@ func TestWaitcntSanitizer(t *testing.T) {
 			flat_load_dword v4, v[2:3]
 			s_waitcnt vmcnt(0) lgkmcnt(0)
 			v_mov_b32_e32 v5, v4`, ""},
+		{"release in order", CheckWaitcnt, 1, 1, `
+			global_store_dword v1, v1, s[6:7]
+			buffer_wbl2 sc1
+			s_waitcnt vmcnt(0)
+			global_atomic_add v1, v1, s[6:7] sc1`, ""},
+		{"release too early", CheckWaitcnt, 1, 1, `
+			global_store_dword v1, v1, s[6:7]
+			buffer_wbl2 sc1
+			global_atomic_add v1, v1, s[6:7] sc1`, "release too early +0x14: +0x10: buffer_wbl2 sc1 is under way"},
+		{"released store too early", CheckWaitcnt, 1, 1, `
+			buffer_wbl2 sc1
+			global_store_dword v1, v1, s[6:7] sc1`, "release too early +0x10"},
+		{"acquire in order", CheckWaitcnt, 1, 1, `
+			global_atomic_add v2, v1, v1, s[6:7] sc0
+			s_waitcnt vmcnt(0)
+			buffer_inv sc1`, ""},
+		{"acquire too early", CheckWaitcnt, 1, 1, `
+			global_atomic_add v2, v1, v1, s[6:7] sc0
+			buffer_inv sc1
+			s_waitcnt vmcnt(0)`, "acquire too early +0x10: +0xc: global_atomic_add v2, v1, v1, s[6:7] sc0 is under way"},
+		{"plain loads do not hold up an acquire", CheckWaitcnt, 1, 1, `
+			global_load_dword v2, v1, s[4:5]
+			buffer_inv sc1
+			s_waitcnt vmcnt(0)`, ""},
+		{"an atomic's result", CheckWaitcnt, 1, 1, `
+			global_atomic_add v2, v1, v1, s[6:7] sc0
+			v_mov_b32_e32 v3, v2`, "pending register +0x10: reads v2"},
 		{"load into LDS read too early", CheckWaitcnt, 1, 1, `
 			s_mov_b32 m0, 0
 			v_lshlrev_b32_e32 v2, 2, v0

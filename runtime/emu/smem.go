@@ -1,6 +1,9 @@
 package emu
 
-import "unsafe"
+import (
+	"sync/atomic"
+	"unsafe"
+)
 
 // Scalar loads. Addresses are rounded down to words (MI300 ISA, "Scalar Memory
 // Operations").
@@ -50,7 +53,10 @@ func (w *wave) loadScalars(in *Inst, d, n int, a uint64) {
 		w.group.watch.access(w, in, -1, a, 4*uint64(n), accessRead)
 	}
 	if p := w.pointer(in, -1, a, 4*uint64(n), false); p != nil {
-		copy(w.s[d:d+n], unsafe.Slice((*uint32)(p), n))
+		// Atomically, as gather32 does and for its reason.
+		for i := range n {
+			w.s[d+i] = atomic.LoadUint32((*uint32)(unsafe.Add(p, 4*i)))
+		}
 	}
 }
 

@@ -73,6 +73,7 @@ func compileInst(k *Kernel, in *Inst, indexed bool) (step, uses, error) {
 	if c.err != nil {
 		return nil, uses{}, in.errorf("%w", c.err)
 	}
+	c.uses.data = c.uses.dataWords(in)
 	return s, c.uses, nil
 }
 

@@ -27,6 +27,8 @@ const allBits = ^uint32(0)
 type uses struct {
 	class         class
 	reads, writes []span
+	// data are the registers of the words that a memory instruction writes to memory.
+	data []span
 	// kept are registers that are written in part, so that the rest has to be there.
 	kept []span
 }

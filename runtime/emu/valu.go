@@ -93,6 +93,7 @@ func (c *compiler) operation(dst, first int, types []elem) *operation {
 	case EncSDWA:
 		if named > 2 || named < o.n || slices.ContainsFunc(types[1:], func(e elem) bool { return e.words() != 1 }) {
 			c.fail("this encoding of %s is not supported", c.in.Op)
+			break
 		}
 		for i := range named {
 			o.src[i].part = c.sdwaSource(first+i, i)

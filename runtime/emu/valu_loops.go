@@ -8,77 +8,175 @@ import (
 )
 
 var valuRows = map[string]valuRow{
-	"v_mov_b32": {types: []elem{b32, b32}, narrow: func(d, a, _, _ *Vec) {
-		for i := range d {
-			a := a[i]
-			d[i] = a
-		}
-	}},
-	"v_mov_b64": {types: []elem{b64, b64}, wide: func(d0, d1, a0, a1, _, _, _, _ *Vec) {
-		for i := range d0 {
-			a := (uint64(a0[i]) | uint64(a1[i])<<32)
-			r := a
-			d0[i], d1[i] = uint32(r), uint32(r>>32)
-		}
-	}},
-	"v_accvgpr_mov_b32": {types: []elem{b32, b32}, narrow: func(d, a, _, _ *Vec) {
-		for i := range d {
-			a := a[i]
-			d[i] = a
-		}
-	}},
-	"v_accvgpr_read_b32": {types: []elem{b32, b32}, narrow: func(d, a, _, _ *Vec) {
-		for i := range d {
-			a := a[i]
-			d[i] = a
-		}
-	}},
-	"v_accvgpr_write_b32": {types: []elem{b32, b32}, narrow: func(d, a, _, _ *Vec) {
-		for i := range d {
-			a := a[i]
-			d[i] = a
-		}
-	}},
+	"v_mov_b32":           {types: []elem{b32, b32}, narrow: moveLoop},
+	"v_mov_b64":           {types: []elem{b64, b64}, wide: movePairLoop},
+	"v_accvgpr_mov_b32":   {types: []elem{b32, b32}, narrow: moveLoop},
+	"v_accvgpr_read_b32":  {types: []elem{b32, b32}, narrow: moveLoop},
+	"v_accvgpr_write_b32": {types: []elem{b32, b32}, narrow: moveLoop},
 	"v_add_f32": {types: []elem{f32, f32, f32}, narrow: func(d, a, b, _ *Vec) {
-		for i := range d {
-			a, b := math.Float32frombits(a[i]), math.Float32frombits(b[i])
-			d[i] = math.Float32bits(a + b)
+		_, _, _ = d[0], a[0], b[0]
+		fd := floats(d)
+		fa := floats(a)
+		fb := floats(b)
+		for i := 0; i < Lanes; i += 4 {
+			{
+				a, b := fa[i], fb[i]
+				fd[i] = a + b
+			}
+			{
+				a, b := fa[i+1], fb[i+1]
+				fd[i+1] = a + b
+			}
+			{
+				a, b := fa[i+2], fb[i+2]
+				fd[i+2] = a + b
+			}
+			{
+				a, b := fa[i+3], fb[i+3]
+				fd[i+3] = a + b
+			}
 		}
 	}},
 	"v_sub_f32": {types: []elem{f32, f32, f32}, narrow: func(d, a, b, _ *Vec) {
-		for i := range d {
-			a, b := math.Float32frombits(a[i]), math.Float32frombits(b[i])
-			d[i] = math.Float32bits(a - b)
+		_, _, _ = d[0], a[0], b[0]
+		fd := floats(d)
+		fa := floats(a)
+		fb := floats(b)
+		for i := 0; i < Lanes; i += 4 {
+			{
+				a, b := fa[i], fb[i]
+				fd[i] = a - b
+			}
+			{
+				a, b := fa[i+1], fb[i+1]
+				fd[i+1] = a - b
+			}
+			{
+				a, b := fa[i+2], fb[i+2]
+				fd[i+2] = a - b
+			}
+			{
+				a, b := fa[i+3], fb[i+3]
+				fd[i+3] = a - b
+			}
 		}
 	}},
 	"v_subrev_f32": {types: []elem{f32, f32, f32}, narrow: func(d, a, b, _ *Vec) {
-		for i := range d {
-			a, b := math.Float32frombits(a[i]), math.Float32frombits(b[i])
-			d[i] = math.Float32bits(b - a)
+		_, _, _ = d[0], a[0], b[0]
+		fd := floats(d)
+		fa := floats(a)
+		fb := floats(b)
+		for i := 0; i < Lanes; i += 4 {
+			{
+				a, b := fa[i], fb[i]
+				fd[i] = b - a
+			}
+			{
+				a, b := fa[i+1], fb[i+1]
+				fd[i+1] = b - a
+			}
+			{
+				a, b := fa[i+2], fb[i+2]
+				fd[i+2] = b - a
+			}
+			{
+				a, b := fa[i+3], fb[i+3]
+				fd[i+3] = b - a
+			}
 		}
 	}},
 	"v_mul_f32": {types: []elem{f32, f32, f32}, narrow: func(d, a, b, _ *Vec) {
-		for i := range d {
-			a, b := math.Float32frombits(a[i]), math.Float32frombits(b[i])
-			d[i] = math.Float32bits(a * b)
+		_, _, _ = d[0], a[0], b[0]
+		fd := floats(d)
+		fa := floats(a)
+		fb := floats(b)
+		for i := 0; i < Lanes; i += 4 {
+			{
+				a, b := fa[i], fb[i]
+				fd[i] = a * b
+			}
+			{
+				a, b := fa[i+1], fb[i+1]
+				fd[i+1] = a * b
+			}
+			{
+				a, b := fa[i+2], fb[i+2]
+				fd[i+2] = a * b
+			}
+			{
+				a, b := fa[i+3], fb[i+3]
+				fd[i+3] = a * b
+			}
 		}
 	}},
 	"v_mul_legacy_f32": {types: []elem{f32, f32, f32}, narrow: func(d, a, b, _ *Vec) {
-		for i := range d {
-			a, b := math.Float32frombits(a[i]), math.Float32frombits(b[i])
-			d[i] = math.Float32bits(mulLegacy(a, b))
+		_, _, _ = d[0], a[0], b[0]
+		fd := floats(d)
+		fa := floats(a)
+		fb := floats(b)
+		for i := 0; i < Lanes; i += 4 {
+			{
+				a, b := fa[i], fb[i]
+				fd[i] = mulLegacy(a, b)
+			}
+			{
+				a, b := fa[i+1], fb[i+1]
+				fd[i+1] = mulLegacy(a, b)
+			}
+			{
+				a, b := fa[i+2], fb[i+2]
+				fd[i+2] = mulLegacy(a, b)
+			}
+			{
+				a, b := fa[i+3], fb[i+3]
+				fd[i+3] = mulLegacy(a, b)
+			}
 		}
 	}},
 	"v_max_f32": {types: []elem{f32, f32, f32}, narrow: func(d, a, b, _ *Vec) {
-		for i := range d {
-			a, b := math.Float32frombits(a[i]), math.Float32frombits(b[i])
-			d[i] = max32(a, b)
+		_, _, _ = d[0], a[0], b[0]
+		fa := floats(a)
+		fb := floats(b)
+		for i := 0; i < Lanes; i += 4 {
+			{
+				a, b := fa[i], fb[i]
+				d[i] = max32(a, b)
+			}
+			{
+				a, b := fa[i+1], fb[i+1]
+				d[i+1] = max32(a, b)
+			}
+			{
+				a, b := fa[i+2], fb[i+2]
+				d[i+2] = max32(a, b)
+			}
+			{
+				a, b := fa[i+3], fb[i+3]
+				d[i+3] = max32(a, b)
+			}
 		}
 	}},
 	"v_min_f32": {types: []elem{f32, f32, f32}, narrow: func(d, a, b, _ *Vec) {
-		for i := range d {
-			a, b := math.Float32frombits(a[i]), math.Float32frombits(b[i])
-			d[i] = min32(a, b)
+		_, _, _ = d[0], a[0], b[0]
+		fa := floats(a)
+		fb := floats(b)
+		for i := 0; i < Lanes; i += 4 {
+			{
+				a, b := fa[i], fb[i]
+				d[i] = min32(a, b)
+			}
+			{
+				a, b := fa[i+1], fb[i+1]
+				d[i+1] = min32(a, b)
+			}
+			{
+				a, b := fa[i+2], fb[i+2]
+				d[i+2] = min32(a, b)
+			}
+			{
+				a, b := fa[i+3], fb[i+3]
+				d[i+3] = min32(a, b)
+			}
 		}
 	}},
 	"v_fma_f32":   {types: []elem{f32, f32, f32, f32}, narrow: fmaLoop},
@@ -86,1178 +184,4255 @@ var valuRows = map[string]valuRow{
 	"v_fmamk_f32": {types: []elem{f32, f32, f32, f32}, narrow: fmaLoop},
 	"v_fmaak_f32": {types: []elem{f32, f32, f32, f32}, narrow: fmaLoop},
 	"v_max3_f32": {types: []elem{f32, f32, f32, f32}, narrow: func(d, a, b, c *Vec) {
-		for i := range d {
-			a, b, c := math.Float32frombits(a[i]), math.Float32frombits(b[i]), math.Float32frombits(c[i])
-			d[i] = max32(math.Float32frombits(max32(a, b)), c)
+		_, _, _, _ = d[0], a[0], b[0], c[0]
+		fa := floats(a)
+		fb := floats(b)
+		fc := floats(c)
+		for i := 0; i < Lanes; i += 4 {
+			{
+				a, b, c := fa[i], fb[i], fc[i]
+				d[i] = max32(math.Float32frombits(max32(a, b)), c)
+			}
+			{
+				a, b, c := fa[i+1], fb[i+1], fc[i+1]
+				d[i+1] = max32(math.Float32frombits(max32(a, b)), c)
+			}
+			{
+				a, b, c := fa[i+2], fb[i+2], fc[i+2]
+				d[i+2] = max32(math.Float32frombits(max32(a, b)), c)
+			}
+			{
+				a, b, c := fa[i+3], fb[i+3], fc[i+3]
+				d[i+3] = max32(math.Float32frombits(max32(a, b)), c)
+			}
 		}
 	}},
 	"v_min3_f32": {types: []elem{f32, f32, f32, f32}, narrow: func(d, a, b, c *Vec) {
-		for i := range d {
-			a, b, c := math.Float32frombits(a[i]), math.Float32frombits(b[i]), math.Float32frombits(c[i])
-			d[i] = min32(math.Float32frombits(min32(a, b)), c)
+		_, _, _, _ = d[0], a[0], b[0], c[0]
+		fa := floats(a)
+		fb := floats(b)
+		fc := floats(c)
+		for i := 0; i < Lanes; i += 4 {
+			{
+				a, b, c := fa[i], fb[i], fc[i]
+				d[i] = min32(math.Float32frombits(min32(a, b)), c)
+			}
+			{
+				a, b, c := fa[i+1], fb[i+1], fc[i+1]
+				d[i+1] = min32(math.Float32frombits(min32(a, b)), c)
+			}
+			{
+				a, b, c := fa[i+2], fb[i+2], fc[i+2]
+				d[i+2] = min32(math.Float32frombits(min32(a, b)), c)
+			}
+			{
+				a, b, c := fa[i+3], fb[i+3], fc[i+3]
+				d[i+3] = min32(math.Float32frombits(min32(a, b)), c)
+			}
 		}
 	}},
 	"v_med3_f32": {types: []elem{f32, f32, f32, f32}, narrow: func(d, a, b, c *Vec) {
-		for i := range d {
-			a, b, c := math.Float32frombits(a[i]), math.Float32frombits(b[i]), math.Float32frombits(c[i])
-			d[i] = med32(a, b, c)
+		_, _, _, _ = d[0], a[0], b[0], c[0]
+		fa := floats(a)
+		fb := floats(b)
+		fc := floats(c)
+		for i := 0; i < Lanes; i += 4 {
+			{
+				a, b, c := fa[i], fb[i], fc[i]
+				d[i] = med32(a, b, c)
+			}
+			{
+				a, b, c := fa[i+1], fb[i+1], fc[i+1]
+				d[i+1] = med32(a, b, c)
+			}
+			{
+				a, b, c := fa[i+2], fb[i+2], fc[i+2]
+				d[i+2] = med32(a, b, c)
+			}
+			{
+				a, b, c := fa[i+3], fb[i+3], fc[i+3]
+				d[i+3] = med32(a, b, c)
+			}
 		}
 	}},
 	"v_maximum3_f32": {types: []elem{f32, f32, f32, f32}, narrow: func(d, a, b, c *Vec) {
-		for i := range d {
-			a, b, c := math.Float32frombits(a[i]), math.Float32frombits(b[i]), math.Float32frombits(c[i])
-			d[i] = math.Float32bits(max(max(a, b), c))
+		_, _, _, _ = d[0], a[0], b[0], c[0]
+		fd := floats(d)
+		fa := floats(a)
+		fb := floats(b)
+		fc := floats(c)
+		for i := 0; i < Lanes; i += 4 {
+			{
+				a, b, c := fa[i], fb[i], fc[i]
+				fd[i] = max(max(a, b), c)
+			}
+			{
+				a, b, c := fa[i+1], fb[i+1], fc[i+1]
+				fd[i+1] = max(max(a, b), c)
+			}
+			{
+				a, b, c := fa[i+2], fb[i+2], fc[i+2]
+				fd[i+2] = max(max(a, b), c)
+			}
+			{
+				a, b, c := fa[i+3], fb[i+3], fc[i+3]
+				fd[i+3] = max(max(a, b), c)
+			}
 		}
 	}},
 	"v_minimum3_f32": {types: []elem{f32, f32, f32, f32}, narrow: func(d, a, b, c *Vec) {
-		for i := range d {
-			a, b, c := math.Float32frombits(a[i]), math.Float32frombits(b[i]), math.Float32frombits(c[i])
-			d[i] = math.Float32bits(min(min(a, b), c))
+		_, _, _, _ = d[0], a[0], b[0], c[0]
+		fd := floats(d)
+		fa := floats(a)
+		fb := floats(b)
+		fc := floats(c)
+		for i := 0; i < Lanes; i += 4 {
+			{
+				a, b, c := fa[i], fb[i], fc[i]
+				fd[i] = min(min(a, b), c)
+			}
+			{
+				a, b, c := fa[i+1], fb[i+1], fc[i+1]
+				fd[i+1] = min(min(a, b), c)
+			}
+			{
+				a, b, c := fa[i+2], fb[i+2], fc[i+2]
+				fd[i+2] = min(min(a, b), c)
+			}
+			{
+				a, b, c := fa[i+3], fb[i+3], fc[i+3]
+				fd[i+3] = min(min(a, b), c)
+			}
 		}
 	}},
 	"v_div_fixup_f32": {types: []elem{f32, f32, f32, f32}, narrow: divFixupLoop},
 	"v_rcp_f32": {types: []elem{f32, f32}, narrow: func(d, a, _, _ *Vec) {
-		for i := range d {
-			a := math.Float32frombits(a[i])
-			d[i] = math.Float32bits(rcp32(a))
+		_, _ = d[0], a[0]
+		fd := floats(d)
+		fa := floats(a)
+		for i := 0; i < Lanes; i += 4 {
+			{
+				a := fa[i]
+				fd[i] = rcp32(a)
+			}
+			{
+				a := fa[i+1]
+				fd[i+1] = rcp32(a)
+			}
+			{
+				a := fa[i+2]
+				fd[i+2] = rcp32(a)
+			}
+			{
+				a := fa[i+3]
+				fd[i+3] = rcp32(a)
+			}
 		}
 	}},
 	"v_rcp_iflag_f32": {types: []elem{f32, f32}, narrow: func(d, a, _, _ *Vec) {
-		for i := range d {
-			a := math.Float32frombits(a[i])
-			d[i] = math.Float32bits(rcp32(a))
+		_, _ = d[0], a[0]
+		fd := floats(d)
+		fa := floats(a)
+		for i := 0; i < Lanes; i += 4 {
+			{
+				a := fa[i]
+				fd[i] = rcp32(a)
+			}
+			{
+				a := fa[i+1]
+				fd[i+1] = rcp32(a)
+			}
+			{
+				a := fa[i+2]
+				fd[i+2] = rcp32(a)
+			}
+			{
+				a := fa[i+3]
+				fd[i+3] = rcp32(a)
+			}
 		}
 	}},
 	"v_rsq_f32": {types: []elem{f32, f32}, narrow: func(d, a, _, _ *Vec) {
-		for i := range d {
-			a := math.Float32frombits(a[i])
-			d[i] = math.Float32bits(rsq32(a))
+		_, _ = d[0], a[0]
+		fd := floats(d)
+		fa := floats(a)
+		for i := 0; i < Lanes; i += 4 {
+			{
+				a := fa[i]
+				fd[i] = rsq32(a)
+			}
+			{
+				a := fa[i+1]
+				fd[i+1] = rsq32(a)
+			}
+			{
+				a := fa[i+2]
+				fd[i+2] = rsq32(a)
+			}
+			{
+				a := fa[i+3]
+				fd[i+3] = rsq32(a)
+			}
 		}
 	}},
 	"v_sqrt_f32": {types: []elem{f32, f32}, narrow: func(d, a, _, _ *Vec) {
-		for i := range d {
-			a := math.Float32frombits(a[i])
-			d[i] = math.Float32bits(sqrt32(a))
+		_, _ = d[0], a[0]
+		fd := floats(d)
+		fa := floats(a)
+		for i := 0; i < Lanes; i += 4 {
+			{
+				a := fa[i]
+				fd[i] = sqrt32(a)
+			}
+			{
+				a := fa[i+1]
+				fd[i+1] = sqrt32(a)
+			}
+			{
+				a := fa[i+2]
+				fd[i+2] = sqrt32(a)
+			}
+			{
+				a := fa[i+3]
+				fd[i+3] = sqrt32(a)
+			}
 		}
 	}},
 	"v_exp_f32": {types: []elem{f32, f32}, narrow: func(d, a, _, _ *Vec) {
-		for i := range d {
-			a := math.Float32frombits(a[i])
-			d[i] = math.Float32bits(exp32(a))
+		_, _ = d[0], a[0]
+		fd := floats(d)
+		fa := floats(a)
+		for i := 0; i < Lanes; i += 4 {
+			{
+				a := fa[i]
+				fd[i] = exp32(a)
+			}
+			{
+				a := fa[i+1]
+				fd[i+1] = exp32(a)
+			}
+			{
+				a := fa[i+2]
+				fd[i+2] = exp32(a)
+			}
+			{
+				a := fa[i+3]
+				fd[i+3] = exp32(a)
+			}
 		}
 	}},
 	"v_log_f32": {types: []elem{f32, f32}, narrow: func(d, a, _, _ *Vec) {
-		for i := range d {
-			a := math.Float32frombits(a[i])
-			d[i] = math.Float32bits(log32(a))
+		_, _ = d[0], a[0]
+		fd := floats(d)
+		fa := floats(a)
+		for i := 0; i < Lanes; i += 4 {
+			{
+				a := fa[i]
+				fd[i] = log32(a)
+			}
+			{
+				a := fa[i+1]
+				fd[i+1] = log32(a)
+			}
+			{
+				a := fa[i+2]
+				fd[i+2] = log32(a)
+			}
+			{
+				a := fa[i+3]
+				fd[i+3] = log32(a)
+			}
 		}
 	}},
 	"v_sin_f32": {types: []elem{f32, f32}, narrow: func(d, a, _, _ *Vec) {
-		for i := range d {
-			a := math.Float32frombits(a[i])
-			d[i] = math.Float32bits(sin32(a))
+		_, _ = d[0], a[0]
+		fd := floats(d)
+		fa := floats(a)
+		for i := 0; i < Lanes; i += 4 {
+			{
+				a := fa[i]
+				fd[i] = sin32(a)
+			}
+			{
+				a := fa[i+1]
+				fd[i+1] = sin32(a)
+			}
+			{
+				a := fa[i+2]
+				fd[i+2] = sin32(a)
+			}
+			{
+				a := fa[i+3]
+				fd[i+3] = sin32(a)
+			}
 		}
 	}},
 	"v_cos_f32": {types: []elem{f32, f32}, narrow: func(d, a, _, _ *Vec) {
-		for i := range d {
-			a := math.Float32frombits(a[i])
-			d[i] = math.Float32bits(cos32(a))
+		_, _ = d[0], a[0]
+		fd := floats(d)
+		fa := floats(a)
+		for i := 0; i < Lanes; i += 4 {
+			{
+				a := fa[i]
+				fd[i] = cos32(a)
+			}
+			{
+				a := fa[i+1]
+				fd[i+1] = cos32(a)
+			}
+			{
+				a := fa[i+2]
+				fd[i+2] = cos32(a)
+			}
+			{
+				a := fa[i+3]
+				fd[i+3] = cos32(a)
+			}
 		}
 	}},
 	"v_trunc_f32": {types: []elem{f32, f32}, narrow: func(d, a, _, _ *Vec) {
-		for i := range d {
-			a := math.Float32frombits(a[i])
-			d[i] = math.Float32bits(float32(math.Trunc(float64(a))))
+		_, _ = d[0], a[0]
+		fd := floats(d)
+		fa := floats(a)
+		for i := 0; i < Lanes; i += 4 {
+			{
+				a := fa[i]
+				fd[i] = float32(math.Trunc(float64(a)))
+			}
+			{
+				a := fa[i+1]
+				fd[i+1] = float32(math.Trunc(float64(a)))
+			}
+			{
+				a := fa[i+2]
+				fd[i+2] = float32(math.Trunc(float64(a)))
+			}
+			{
+				a := fa[i+3]
+				fd[i+3] = float32(math.Trunc(float64(a)))
+			}
 		}
 	}},
 	"v_floor_f32": {types: []elem{f32, f32}, narrow: func(d, a, _, _ *Vec) {
-		for i := range d {
-			a := math.Float32frombits(a[i])
-			d[i] = math.Float32bits(float32(math.Floor(float64(a))))
+		_, _ = d[0], a[0]
+		fd := floats(d)
+		fa := floats(a)
+		for i := 0; i < Lanes; i += 4 {
+			{
+				a := fa[i]
+				fd[i] = float32(math.Floor(float64(a)))
+			}
+			{
+				a := fa[i+1]
+				fd[i+1] = float32(math.Floor(float64(a)))
+			}
+			{
+				a := fa[i+2]
+				fd[i+2] = float32(math.Floor(float64(a)))
+			}
+			{
+				a := fa[i+3]
+				fd[i+3] = float32(math.Floor(float64(a)))
+			}
 		}
 	}},
 	"v_ceil_f32": {types: []elem{f32, f32}, narrow: func(d, a, _, _ *Vec) {
-		for i := range d {
-			a := math.Float32frombits(a[i])
-			d[i] = math.Float32bits(float32(math.Ceil(float64(a))))
+		_, _ = d[0], a[0]
+		fd := floats(d)
+		fa := floats(a)
+		for i := 0; i < Lanes; i += 4 {
+			{
+				a := fa[i]
+				fd[i] = float32(math.Ceil(float64(a)))
+			}
+			{
+				a := fa[i+1]
+				fd[i+1] = float32(math.Ceil(float64(a)))
+			}
+			{
+				a := fa[i+2]
+				fd[i+2] = float32(math.Ceil(float64(a)))
+			}
+			{
+				a := fa[i+3]
+				fd[i+3] = float32(math.Ceil(float64(a)))
+			}
 		}
 	}},
 	"v_rndne_f32": {types: []elem{f32, f32}, narrow: func(d, a, _, _ *Vec) {
-		for i := range d {
-			a := math.Float32frombits(a[i])
-			d[i] = math.Float32bits(float32(math.RoundToEven(float64(a))))
+		_, _ = d[0], a[0]
+		fd := floats(d)
+		fa := floats(a)
+		for i := 0; i < Lanes; i += 4 {
+			{
+				a := fa[i]
+				fd[i] = float32(math.RoundToEven(float64(a)))
+			}
+			{
+				a := fa[i+1]
+				fd[i+1] = float32(math.RoundToEven(float64(a)))
+			}
+			{
+				a := fa[i+2]
+				fd[i+2] = float32(math.RoundToEven(float64(a)))
+			}
+			{
+				a := fa[i+3]
+				fd[i+3] = float32(math.RoundToEven(float64(a)))
+			}
 		}
 	}},
 	"v_fract_f32": {types: []elem{f32, f32}, narrow: func(d, a, _, _ *Vec) {
-		for i := range d {
-			a := math.Float32frombits(a[i])
-			d[i] = math.Float32bits(fract32(a))
+		_, _ = d[0], a[0]
+		fd := floats(d)
+		fa := floats(a)
+		for i := 0; i < Lanes; i += 4 {
+			{
+				a := fa[i]
+				fd[i] = fract32(a)
+			}
+			{
+				a := fa[i+1]
+				fd[i+1] = fract32(a)
+			}
+			{
+				a := fa[i+2]
+				fd[i+2] = fract32(a)
+			}
+			{
+				a := fa[i+3]
+				fd[i+3] = fract32(a)
+			}
 		}
 	}},
 	"v_ldexp_f32": {types: []elem{f32, f32, b32}, narrow: func(d, a, b, _ *Vec) {
-		for i := range d {
-			a, b := math.Float32frombits(a[i]), int32(b[i])
-			d[i] = math.Float32bits(ldexp32(a, b))
+		_, _, _ = d[0], a[0], b[0]
+		fd := floats(d)
+		fa := floats(a)
+		for i := 0; i < Lanes; i += 4 {
+			{
+				a, b := fa[i], int32(b[i])
+				fd[i] = ldexp32(a, b)
+			}
+			{
+				a, b := fa[i+1], int32(b[i+1])
+				fd[i+1] = ldexp32(a, b)
+			}
+			{
+				a, b := fa[i+2], int32(b[i+2])
+				fd[i+2] = ldexp32(a, b)
+			}
+			{
+				a, b := fa[i+3], int32(b[i+3])
+				fd[i+3] = ldexp32(a, b)
+			}
 		}
 	}},
 	"v_frexp_mant_f32": {types: []elem{f32, f32}, narrow: func(d, a, _, _ *Vec) {
-		for i := range d {
-			a := math.Float32frombits(a[i])
-			d[i] = math.Float32bits(frexpMant32(a))
+		_, _ = d[0], a[0]
+		fd := floats(d)
+		fa := floats(a)
+		for i := 0; i < Lanes; i += 4 {
+			{
+				a := fa[i]
+				fd[i] = frexpMant32(a)
+			}
+			{
+				a := fa[i+1]
+				fd[i+1] = frexpMant32(a)
+			}
+			{
+				a := fa[i+2]
+				fd[i+2] = frexpMant32(a)
+			}
+			{
+				a := fa[i+3]
+				fd[i+3] = frexpMant32(a)
+			}
 		}
 	}},
 	"v_frexp_exp_i32_f32": {types: []elem{b32, f32}, narrow: func(d, a, _, _ *Vec) {
-		for i := range d {
-			a := math.Float32frombits(a[i])
-			d[i] = uint32(frexpExp(float64(a)))
+		_, _ = d[0], a[0]
+		fa := floats(a)
+		for i := 0; i < Lanes; i += 4 {
+			{
+				a := fa[i]
+				d[i] = uint32(frexpExp(float64(a)))
+			}
+			{
+				a := fa[i+1]
+				d[i+1] = uint32(frexpExp(float64(a)))
+			}
+			{
+				a := fa[i+2]
+				d[i+2] = uint32(frexpExp(float64(a)))
+			}
+			{
+				a := fa[i+3]
+				d[i+3] = uint32(frexpExp(float64(a)))
+			}
 		}
 	}},
 	"v_not_b32": {types: []elem{b32, b32}, narrow: func(d, a, _, _ *Vec) {
-		for i := range d {
-			a := a[i]
-			d[i] = ^a
+		_, _ = d[0], a[0]
+		for i := 0; i < Lanes; i += 4 {
+			{
+				a := a[i]
+				d[i] = ^a
+			}
+			{
+				a := a[i+1]
+				d[i+1] = ^a
+			}
+			{
+				a := a[i+2]
+				d[i+2] = ^a
+			}
+			{
+				a := a[i+3]
+				d[i+3] = ^a
+			}
 		}
 	}},
 	"v_bfrev_b32": {types: []elem{b32, b32}, narrow: func(d, a, _, _ *Vec) {
-		for i := range d {
-			a := a[i]
-			d[i] = bits.Reverse32(a)
+		_, _ = d[0], a[0]
+		for i := 0; i < Lanes; i += 4 {
+			{
+				a := a[i]
+				d[i] = bits.Reverse32(a)
+			}
+			{
+				a := a[i+1]
+				d[i+1] = bits.Reverse32(a)
+			}
+			{
+				a := a[i+2]
+				d[i+2] = bits.Reverse32(a)
+			}
+			{
+				a := a[i+3]
+				d[i+3] = bits.Reverse32(a)
+			}
 		}
 	}},
 	"v_ffbh_u32": {types: []elem{b32, b32}, narrow: func(d, a, _, _ *Vec) {
-		for i := range d {
-			a := a[i]
-			d[i] = ffbh(a)
+		_, _ = d[0], a[0]
+		for i := 0; i < Lanes; i += 4 {
+			{
+				a := a[i]
+				d[i] = ffbh(a)
+			}
+			{
+				a := a[i+1]
+				d[i+1] = ffbh(a)
+			}
+			{
+				a := a[i+2]
+				d[i+2] = ffbh(a)
+			}
+			{
+				a := a[i+3]
+				d[i+3] = ffbh(a)
+			}
 		}
 	}},
 	"v_ffbh_i32": {types: []elem{b32, b32}, narrow: func(d, a, _, _ *Vec) {
-		for i := range d {
-			a := int32(a[i])
-			d[i] = ffbhSigned(a)
+		_, _ = d[0], a[0]
+		for i := 0; i < Lanes; i += 4 {
+			{
+				a := int32(a[i])
+				d[i] = ffbhSigned(a)
+			}
+			{
+				a := int32(a[i+1])
+				d[i+1] = ffbhSigned(a)
+			}
+			{
+				a := int32(a[i+2])
+				d[i+2] = ffbhSigned(a)
+			}
+			{
+				a := int32(a[i+3])
+				d[i+3] = ffbhSigned(a)
+			}
 		}
 	}},
 	"v_ffbl_b32": {types: []elem{b32, b32}, narrow: func(d, a, _, _ *Vec) {
-		for i := range d {
-			a := a[i]
-			d[i] = ffbl(a)
+		_, _ = d[0], a[0]
+		for i := 0; i < Lanes; i += 4 {
+			{
+				a := a[i]
+				d[i] = ffbl(a)
+			}
+			{
+				a := a[i+1]
+				d[i+1] = ffbl(a)
+			}
+			{
+				a := a[i+2]
+				d[i+2] = ffbl(a)
+			}
+			{
+				a := a[i+3]
+				d[i+3] = ffbl(a)
+			}
 		}
 	}},
 	"v_add_u32": {types: []elem{b32, b32, b32}, narrow: func(d, a, b, _ *Vec) {
-		for i := range d {
-			a, b := a[i], b[i]
-			d[i] = a + b
+		_, _, _ = d[0], a[0], b[0]
+		for i := 0; i < Lanes; i += 4 {
+			{
+				a, b := a[i], b[i]
+				d[i] = a + b
+			}
+			{
+				a, b := a[i+1], b[i+1]
+				d[i+1] = a + b
+			}
+			{
+				a, b := a[i+2], b[i+2]
+				d[i+2] = a + b
+			}
+			{
+				a, b := a[i+3], b[i+3]
+				d[i+3] = a + b
+			}
 		}
 	}, narrowSaturated: func(d, a, b, _ *Vec) {
-		for i := range d {
-			a, b := a[i], b[i]
-			d[i] = addSat(a, b)
+		_, _, _ = d[0], a[0], b[0]
+		for i := 0; i < Lanes; i += 4 {
+			{
+				a, b := a[i], b[i]
+				d[i] = addSat(a, b)
+			}
+			{
+				a, b := a[i+1], b[i+1]
+				d[i+1] = addSat(a, b)
+			}
+			{
+				a, b := a[i+2], b[i+2]
+				d[i+2] = addSat(a, b)
+			}
+			{
+				a, b := a[i+3], b[i+3]
+				d[i+3] = addSat(a, b)
+			}
 		}
 	}},
 	"v_sub_u32": {types: []elem{b32, b32, b32}, narrow: func(d, a, b, _ *Vec) {
-		for i := range d {
-			a, b := a[i], b[i]
-			d[i] = a - b
+		_, _, _ = d[0], a[0], b[0]
+		for i := 0; i < Lanes; i += 4 {
+			{
+				a, b := a[i], b[i]
+				d[i] = a - b
+			}
+			{
+				a, b := a[i+1], b[i+1]
+				d[i+1] = a - b
+			}
+			{
+				a, b := a[i+2], b[i+2]
+				d[i+2] = a - b
+			}
+			{
+				a, b := a[i+3], b[i+3]
+				d[i+3] = a - b
+			}
 		}
 	}, narrowSaturated: func(d, a, b, _ *Vec) {
-		for i := range d {
-			a, b := a[i], b[i]
-			d[i] = subSat(a, b)
+		_, _, _ = d[0], a[0], b[0]
+		for i := 0; i < Lanes; i += 4 {
+			{
+				a, b := a[i], b[i]
+				d[i] = subSat(a, b)
+			}
+			{
+				a, b := a[i+1], b[i+1]
+				d[i+1] = subSat(a, b)
+			}
+			{
+				a, b := a[i+2], b[i+2]
+				d[i+2] = subSat(a, b)
+			}
+			{
+				a, b := a[i+3], b[i+3]
+				d[i+3] = subSat(a, b)
+			}
 		}
 	}},
 	"v_subrev_u32": {types: []elem{b32, b32, b32}, narrow: func(d, a, b, _ *Vec) {
-		for i := range d {
-			a, b := a[i], b[i]
-			d[i] = b - a
+		_, _, _ = d[0], a[0], b[0]
+		for i := 0; i < Lanes; i += 4 {
+			{
+				a, b := a[i], b[i]
+				d[i] = b - a
+			}
+			{
+				a, b := a[i+1], b[i+1]
+				d[i+1] = b - a
+			}
+			{
+				a, b := a[i+2], b[i+2]
+				d[i+2] = b - a
+			}
+			{
+				a, b := a[i+3], b[i+3]
+				d[i+3] = b - a
+			}
 		}
 	}, narrowSaturated: func(d, a, b, _ *Vec) {
-		for i := range d {
-			a, b := a[i], b[i]
-			d[i] = subSat(b, a)
+		_, _, _ = d[0], a[0], b[0]
+		for i := 0; i < Lanes; i += 4 {
+			{
+				a, b := a[i], b[i]
+				d[i] = subSat(b, a)
+			}
+			{
+				a, b := a[i+1], b[i+1]
+				d[i+1] = subSat(b, a)
+			}
+			{
+				a, b := a[i+2], b[i+2]
+				d[i+2] = subSat(b, a)
+			}
+			{
+				a, b := a[i+3], b[i+3]
+				d[i+3] = subSat(b, a)
+			}
 		}
 	}},
 	"v_add_i32": {types: []elem{b32, b32, b32}, narrow: func(d, a, b, _ *Vec) {
-		for i := range d {
-			a, b := int32(a[i]), int32(b[i])
-			d[i] = uint32(a + b)
+		_, _, _ = d[0], a[0], b[0]
+		for i := 0; i < Lanes; i += 4 {
+			{
+				a, b := int32(a[i]), int32(b[i])
+				d[i] = uint32(a + b)
+			}
+			{
+				a, b := int32(a[i+1]), int32(b[i+1])
+				d[i+1] = uint32(a + b)
+			}
+			{
+				a, b := int32(a[i+2]), int32(b[i+2])
+				d[i+2] = uint32(a + b)
+			}
+			{
+				a, b := int32(a[i+3]), int32(b[i+3])
+				d[i+3] = uint32(a + b)
+			}
 		}
 	}, narrowSaturated: func(d, a, b, _ *Vec) {
-		for i := range d {
-			a, b := int32(a[i]), int32(b[i])
-			d[i] = uint32(satI32(int64(a) + int64(b)))
+		_, _, _ = d[0], a[0], b[0]
+		for i := 0; i < Lanes; i += 4 {
+			{
+				a, b := int32(a[i]), int32(b[i])
+				d[i] = uint32(satI32(int64(a) + int64(b)))
+			}
+			{
+				a, b := int32(a[i+1]), int32(b[i+1])
+				d[i+1] = uint32(satI32(int64(a) + int64(b)))
+			}
+			{
+				a, b := int32(a[i+2]), int32(b[i+2])
+				d[i+2] = uint32(satI32(int64(a) + int64(b)))
+			}
+			{
+				a, b := int32(a[i+3]), int32(b[i+3])
+				d[i+3] = uint32(satI32(int64(a) + int64(b)))
+			}
 		}
 	}},
 	"v_sub_i32": {types: []elem{b32, b32, b32}, narrow: func(d, a, b, _ *Vec) {
-		for i := range d {
-			a, b := int32(a[i]), int32(b[i])
-			d[i] = uint32(a - b)
+		_, _, _ = d[0], a[0], b[0]
+		for i := 0; i < Lanes; i += 4 {
+			{
+				a, b := int32(a[i]), int32(b[i])
+				d[i] = uint32(a - b)
+			}
+			{
+				a, b := int32(a[i+1]), int32(b[i+1])
+				d[i+1] = uint32(a - b)
+			}
+			{
+				a, b := int32(a[i+2]), int32(b[i+2])
+				d[i+2] = uint32(a - b)
+			}
+			{
+				a, b := int32(a[i+3]), int32(b[i+3])
+				d[i+3] = uint32(a - b)
+			}
 		}
 	}, narrowSaturated: func(d, a, b, _ *Vec) {
-		for i := range d {
-			a, b := int32(a[i]), int32(b[i])
-			d[i] = uint32(satI32(int64(a) - int64(b)))
+		_, _, _ = d[0], a[0], b[0]
+		for i := 0; i < Lanes; i += 4 {
+			{
+				a, b := int32(a[i]), int32(b[i])
+				d[i] = uint32(satI32(int64(a) - int64(b)))
+			}
+			{
+				a, b := int32(a[i+1]), int32(b[i+1])
+				d[i+1] = uint32(satI32(int64(a) - int64(b)))
+			}
+			{
+				a, b := int32(a[i+2]), int32(b[i+2])
+				d[i+2] = uint32(satI32(int64(a) - int64(b)))
+			}
+			{
+				a, b := int32(a[i+3]), int32(b[i+3])
+				d[i+3] = uint32(satI32(int64(a) - int64(b)))
+			}
 		}
 	}},
 	"v_and_b32": {types: []elem{b32, b32, b32}, narrow: func(d, a, b, _ *Vec) {
-		for i := range d {
-			a, b := a[i], b[i]
-			d[i] = a & b
+		_, _, _ = d[0], a[0], b[0]
+		for i := 0; i < Lanes; i += 4 {
+			{
+				a, b := a[i], b[i]
+				d[i] = a & b
+			}
+			{
+				a, b := a[i+1], b[i+1]
+				d[i+1] = a & b
+			}
+			{
+				a, b := a[i+2], b[i+2]
+				d[i+2] = a & b
+			}
+			{
+				a, b := a[i+3], b[i+3]
+				d[i+3] = a & b
+			}
 		}
 	}},
 	"v_or_b32": {types: []elem{b32, b32, b32}, narrow: func(d, a, b, _ *Vec) {
-		for i := range d {
-			a, b := a[i], b[i]
-			d[i] = a | b
+		_, _, _ = d[0], a[0], b[0]
+		for i := 0; i < Lanes; i += 4 {
+			{
+				a, b := a[i], b[i]
+				d[i] = a | b
+			}
+			{
+				a, b := a[i+1], b[i+1]
+				d[i+1] = a | b
+			}
+			{
+				a, b := a[i+2], b[i+2]
+				d[i+2] = a | b
+			}
+			{
+				a, b := a[i+3], b[i+3]
+				d[i+3] = a | b
+			}
 		}
 	}},
 	"v_xor_b32": {types: []elem{b32, b32, b32}, narrow: func(d, a, b, _ *Vec) {
-		for i := range d {
-			a, b := a[i], b[i]
-			d[i] = a ^ b
+		_, _, _ = d[0], a[0], b[0]
+		for i := 0; i < Lanes; i += 4 {
+			{
+				a, b := a[i], b[i]
+				d[i] = a ^ b
+			}
+			{
+				a, b := a[i+1], b[i+1]
+				d[i+1] = a ^ b
+			}
+			{
+				a, b := a[i+2], b[i+2]
+				d[i+2] = a ^ b
+			}
+			{
+				a, b := a[i+3], b[i+3]
+				d[i+3] = a ^ b
+			}
 		}
 	}},
 	"v_xnor_b32": {types: []elem{b32, b32, b32}, narrow: func(d, a, b, _ *Vec) {
-		for i := range d {
-			a, b := a[i], b[i]
-			d[i] = ^(a ^ b)
+		_, _, _ = d[0], a[0], b[0]
+		for i := 0; i < Lanes; i += 4 {
+			{
+				a, b := a[i], b[i]
+				d[i] = ^(a ^ b)
+			}
+			{
+				a, b := a[i+1], b[i+1]
+				d[i+1] = ^(a ^ b)
+			}
+			{
+				a, b := a[i+2], b[i+2]
+				d[i+2] = ^(a ^ b)
+			}
+			{
+				a, b := a[i+3], b[i+3]
+				d[i+3] = ^(a ^ b)
+			}
 		}
 	}},
 	"v_lshlrev_b32": {types: []elem{b32, b32, b32}, narrow: func(d, a, b, _ *Vec) {
-		for i := range d {
-			a, b := a[i], b[i]
-			d[i] = b << (a & 31)
+		_, _, _ = d[0], a[0], b[0]
+		for i := 0; i < Lanes; i += 4 {
+			{
+				a, b := a[i], b[i]
+				d[i] = b << (a & 31)
+			}
+			{
+				a, b := a[i+1], b[i+1]
+				d[i+1] = b << (a & 31)
+			}
+			{
+				a, b := a[i+2], b[i+2]
+				d[i+2] = b << (a & 31)
+			}
+			{
+				a, b := a[i+3], b[i+3]
+				d[i+3] = b << (a & 31)
+			}
 		}
 	}},
 	"v_lshrrev_b32": {types: []elem{b32, b32, b32}, narrow: func(d, a, b, _ *Vec) {
-		for i := range d {
-			a, b := a[i], b[i]
-			d[i] = b >> (a & 31)
+		_, _, _ = d[0], a[0], b[0]
+		for i := 0; i < Lanes; i += 4 {
+			{
+				a, b := a[i], b[i]
+				d[i] = b >> (a & 31)
+			}
+			{
+				a, b := a[i+1], b[i+1]
+				d[i+1] = b >> (a & 31)
+			}
+			{
+				a, b := a[i+2], b[i+2]
+				d[i+2] = b >> (a & 31)
+			}
+			{
+				a, b := a[i+3], b[i+3]
+				d[i+3] = b >> (a & 31)
+			}
 		}
 	}},
 	"v_ashrrev_i32": {types: []elem{b32, b32, b32}, narrow: func(d, a, b, _ *Vec) {
-		for i := range d {
-			a, b := a[i], int32(b[i])
-			d[i] = uint32(b >> (a & 31))
+		_, _, _ = d[0], a[0], b[0]
+		for i := 0; i < Lanes; i += 4 {
+			{
+				a, b := a[i], int32(b[i])
+				d[i] = uint32(b >> (a & 31))
+			}
+			{
+				a, b := a[i+1], int32(b[i+1])
+				d[i+1] = uint32(b >> (a & 31))
+			}
+			{
+				a, b := a[i+2], int32(b[i+2])
+				d[i+2] = uint32(b >> (a & 31))
+			}
+			{
+				a, b := a[i+3], int32(b[i+3])
+				d[i+3] = uint32(b >> (a & 31))
+			}
 		}
 	}},
 	"v_mul_lo_u32": {types: []elem{b32, b32, b32}, narrow: func(d, a, b, _ *Vec) {
-		for i := range d {
-			a, b := a[i], b[i]
-			d[i] = a * b
+		_, _, _ = d[0], a[0], b[0]
+		for i := 0; i < Lanes; i += 4 {
+			{
+				a, b := a[i], b[i]
+				d[i] = a * b
+			}
+			{
+				a, b := a[i+1], b[i+1]
+				d[i+1] = a * b
+			}
+			{
+				a, b := a[i+2], b[i+2]
+				d[i+2] = a * b
+			}
+			{
+				a, b := a[i+3], b[i+3]
+				d[i+3] = a * b
+			}
 		}
 	}},
 	"v_mul_hi_u32": {types: []elem{b32, b32, b32}, narrow: func(d, a, b, _ *Vec) {
-		for i := range d {
-			a, b := a[i], b[i]
-			d[i] = uint32(uint64(a) * uint64(b) >> 32)
+		_, _, _ = d[0], a[0], b[0]
+		for i := 0; i < Lanes; i += 4 {
+			{
+				a, b := a[i], b[i]
+				d[i] = uint32(uint64(a) * uint64(b) >> 32)
+			}
+			{
+				a, b := a[i+1], b[i+1]
+				d[i+1] = uint32(uint64(a) * uint64(b) >> 32)
+			}
+			{
+				a, b := a[i+2], b[i+2]
+				d[i+2] = uint32(uint64(a) * uint64(b) >> 32)
+			}
+			{
+				a, b := a[i+3], b[i+3]
+				d[i+3] = uint32(uint64(a) * uint64(b) >> 32)
+			}
 		}
 	}},
 	"v_mul_hi_i32": {types: []elem{b32, b32, b32}, narrow: func(d, a, b, _ *Vec) {
-		for i := range d {
-			a, b := int32(a[i]), int32(b[i])
-			d[i] = uint32(int32(int64(a) * int64(b) >> 32))
+		_, _, _ = d[0], a[0], b[0]
+		for i := 0; i < Lanes; i += 4 {
+			{
+				a, b := int32(a[i]), int32(b[i])
+				d[i] = uint32(int32(int64(a) * int64(b) >> 32))
+			}
+			{
+				a, b := int32(a[i+1]), int32(b[i+1])
+				d[i+1] = uint32(int32(int64(a) * int64(b) >> 32))
+			}
+			{
+				a, b := int32(a[i+2]), int32(b[i+2])
+				d[i+2] = uint32(int32(int64(a) * int64(b) >> 32))
+			}
+			{
+				a, b := int32(a[i+3]), int32(b[i+3])
+				d[i+3] = uint32(int32(int64(a) * int64(b) >> 32))
+			}
 		}
 	}},
 	"v_mul_u32_u24": {types: []elem{b32, b32, b32}, narrow: func(d, a, b, _ *Vec) {
-		for i := range d {
-			a, b := a[i], b[i]
-			d[i] = a & 0xffffff * (b & 0xffffff)
+		_, _, _ = d[0], a[0], b[0]
+		for i := 0; i < Lanes; i += 4 {
+			{
+				a, b := a[i], b[i]
+				d[i] = a & 0xffffff * (b & 0xffffff)
+			}
+			{
+				a, b := a[i+1], b[i+1]
+				d[i+1] = a & 0xffffff * (b & 0xffffff)
+			}
+			{
+				a, b := a[i+2], b[i+2]
+				d[i+2] = a & 0xffffff * (b & 0xffffff)
+			}
+			{
+				a, b := a[i+3], b[i+3]
+				d[i+3] = a & 0xffffff * (b & 0xffffff)
+			}
 		}
 	}},
 	"v_mul_i32_i24": {types: []elem{b32, b32, b32}, narrow: func(d, a, b, _ *Vec) {
-		for i := range d {
-			a, b := int32(a[i]), int32(b[i])
-			d[i] = uint32(a << 8 >> 8 * (b << 8 >> 8))
+		_, _, _ = d[0], a[0], b[0]
+		for i := 0; i < Lanes; i += 4 {
+			{
+				a, b := int32(a[i]), int32(b[i])
+				d[i] = uint32(a << 8 >> 8 * (b << 8 >> 8))
+			}
+			{
+				a, b := int32(a[i+1]), int32(b[i+1])
+				d[i+1] = uint32(a << 8 >> 8 * (b << 8 >> 8))
+			}
+			{
+				a, b := int32(a[i+2]), int32(b[i+2])
+				d[i+2] = uint32(a << 8 >> 8 * (b << 8 >> 8))
+			}
+			{
+				a, b := int32(a[i+3]), int32(b[i+3])
+				d[i+3] = uint32(a << 8 >> 8 * (b << 8 >> 8))
+			}
 		}
 	}},
 	"v_mul_hi_u32_u24": {types: []elem{b32, b32, b32}, narrow: func(d, a, b, _ *Vec) {
-		for i := range d {
-			a, b := a[i], b[i]
-			d[i] = uint32(uint64(a&0xffffff) * uint64(b&0xffffff) >> 32)
+		_, _, _ = d[0], a[0], b[0]
+		for i := 0; i < Lanes; i += 4 {
+			{
+				a, b := a[i], b[i]
+				d[i] = uint32(uint64(a&0xffffff) * uint64(b&0xffffff) >> 32)
+			}
+			{
+				a, b := a[i+1], b[i+1]
+				d[i+1] = uint32(uint64(a&0xffffff) * uint64(b&0xffffff) >> 32)
+			}
+			{
+				a, b := a[i+2], b[i+2]
+				d[i+2] = uint32(uint64(a&0xffffff) * uint64(b&0xffffff) >> 32)
+			}
+			{
+				a, b := a[i+3], b[i+3]
+				d[i+3] = uint32(uint64(a&0xffffff) * uint64(b&0xffffff) >> 32)
+			}
 		}
 	}},
 	"v_mul_hi_i32_i24": {types: []elem{b32, b32, b32}, narrow: func(d, a, b, _ *Vec) {
-		for i := range d {
-			a, b := int32(a[i]), int32(b[i])
-			d[i] = uint32(int32(int64(a<<8>>8) * int64(b<<8>>8) >> 32))
+		_, _, _ = d[0], a[0], b[0]
+		for i := 0; i < Lanes; i += 4 {
+			{
+				a, b := int32(a[i]), int32(b[i])
+				d[i] = uint32(int32(int64(a<<8>>8) * int64(b<<8>>8) >> 32))
+			}
+			{
+				a, b := int32(a[i+1]), int32(b[i+1])
+				d[i+1] = uint32(int32(int64(a<<8>>8) * int64(b<<8>>8) >> 32))
+			}
+			{
+				a, b := int32(a[i+2]), int32(b[i+2])
+				d[i+2] = uint32(int32(int64(a<<8>>8) * int64(b<<8>>8) >> 32))
+			}
+			{
+				a, b := int32(a[i+3]), int32(b[i+3])
+				d[i+3] = uint32(int32(int64(a<<8>>8) * int64(b<<8>>8) >> 32))
+			}
 		}
 	}},
 	"v_mad_u32_u24": {types: []elem{b32, b32, b32, b32}, narrow: func(d, a, b, c *Vec) {
-		for i := range d {
-			a, b, c := a[i], b[i], c[i]
-			d[i] = a&0xffffff*(b&0xffffff) + c
+		_, _, _, _ = d[0], a[0], b[0], c[0]
+		for i := 0; i < Lanes; i += 4 {
+			{
+				a, b, c := a[i], b[i], c[i]
+				d[i] = a&0xffffff*(b&0xffffff) + c
+			}
+			{
+				a, b, c := a[i+1], b[i+1], c[i+1]
+				d[i+1] = a&0xffffff*(b&0xffffff) + c
+			}
+			{
+				a, b, c := a[i+2], b[i+2], c[i+2]
+				d[i+2] = a&0xffffff*(b&0xffffff) + c
+			}
+			{
+				a, b, c := a[i+3], b[i+3], c[i+3]
+				d[i+3] = a&0xffffff*(b&0xffffff) + c
+			}
 		}
 	}, narrowSaturated: func(d, a, b, c *Vec) {
-		for i := range d {
-			a, b, c := a[i], b[i], c[i]
-			d[i] = satU32(uint64(a&0xffffff)*uint64(b&0xffffff) + uint64(c))
+		_, _, _, _ = d[0], a[0], b[0], c[0]
+		for i := 0; i < Lanes; i += 4 {
+			{
+				a, b, c := a[i], b[i], c[i]
+				d[i] = satU32(uint64(a&0xffffff)*uint64(b&0xffffff) + uint64(c))
+			}
+			{
+				a, b, c := a[i+1], b[i+1], c[i+1]
+				d[i+1] = satU32(uint64(a&0xffffff)*uint64(b&0xffffff) + uint64(c))
+			}
+			{
+				a, b, c := a[i+2], b[i+2], c[i+2]
+				d[i+2] = satU32(uint64(a&0xffffff)*uint64(b&0xffffff) + uint64(c))
+			}
+			{
+				a, b, c := a[i+3], b[i+3], c[i+3]
+				d[i+3] = satU32(uint64(a&0xffffff)*uint64(b&0xffffff) + uint64(c))
+			}
 		}
 	}},
 	"v_mad_i32_i24": {types: []elem{b32, b32, b32, b32}, narrow: func(d, a, b, c *Vec) {
-		for i := range d {
-			a, b, c := int32(a[i]), int32(b[i]), int32(c[i])
-			d[i] = uint32(a<<8>>8*(b<<8>>8) + c)
+		_, _, _, _ = d[0], a[0], b[0], c[0]
+		for i := 0; i < Lanes; i += 4 {
+			{
+				a, b, c := int32(a[i]), int32(b[i]), int32(c[i])
+				d[i] = uint32(a<<8>>8*(b<<8>>8) + c)
+			}
+			{
+				a, b, c := int32(a[i+1]), int32(b[i+1]), int32(c[i+1])
+				d[i+1] = uint32(a<<8>>8*(b<<8>>8) + c)
+			}
+			{
+				a, b, c := int32(a[i+2]), int32(b[i+2]), int32(c[i+2])
+				d[i+2] = uint32(a<<8>>8*(b<<8>>8) + c)
+			}
+			{
+				a, b, c := int32(a[i+3]), int32(b[i+3]), int32(c[i+3])
+				d[i+3] = uint32(a<<8>>8*(b<<8>>8) + c)
+			}
 		}
 	}, narrowSaturated: func(d, a, b, c *Vec) {
-		for i := range d {
-			a, b, c := int32(a[i]), int32(b[i]), int32(c[i])
-			d[i] = uint32(satI32(int64(a<<8>>8)*int64(b<<8>>8) + int64(c)))
+		_, _, _, _ = d[0], a[0], b[0], c[0]
+		for i := 0; i < Lanes; i += 4 {
+			{
+				a, b, c := int32(a[i]), int32(b[i]), int32(c[i])
+				d[i] = uint32(satI32(int64(a<<8>>8)*int64(b<<8>>8) + int64(c)))
+			}
+			{
+				a, b, c := int32(a[i+1]), int32(b[i+1]), int32(c[i+1])
+				d[i+1] = uint32(satI32(int64(a<<8>>8)*int64(b<<8>>8) + int64(c)))
+			}
+			{
+				a, b, c := int32(a[i+2]), int32(b[i+2]), int32(c[i+2])
+				d[i+2] = uint32(satI32(int64(a<<8>>8)*int64(b<<8>>8) + int64(c)))
+			}
+			{
+				a, b, c := int32(a[i+3]), int32(b[i+3]), int32(c[i+3])
+				d[i+3] = uint32(satI32(int64(a<<8>>8)*int64(b<<8>>8) + int64(c)))
+			}
 		}
 	}},
 	"v_max_u32": {types: []elem{b32, b32, b32}, narrow: func(d, a, b, _ *Vec) {
-		for i := range d {
-			a, b := a[i], b[i]
-			d[i] = max(a, b)
+		_, _, _ = d[0], a[0], b[0]
+		for i := 0; i < Lanes; i += 4 {
+			{
+				a, b := a[i], b[i]
+				d[i] = max(a, b)
+			}
+			{
+				a, b := a[i+1], b[i+1]
+				d[i+1] = max(a, b)
+			}
+			{
+				a, b := a[i+2], b[i+2]
+				d[i+2] = max(a, b)
+			}
+			{
+				a, b := a[i+3], b[i+3]
+				d[i+3] = max(a, b)
+			}
 		}
 	}},
 	"v_min_u32": {types: []elem{b32, b32, b32}, narrow: func(d, a, b, _ *Vec) {
-		for i := range d {
-			a, b := a[i], b[i]
-			d[i] = min(a, b)
+		_, _, _ = d[0], a[0], b[0]
+		for i := 0; i < Lanes; i += 4 {
+			{
+				a, b := a[i], b[i]
+				d[i] = min(a, b)
+			}
+			{
+				a, b := a[i+1], b[i+1]
+				d[i+1] = min(a, b)
+			}
+			{
+				a, b := a[i+2], b[i+2]
+				d[i+2] = min(a, b)
+			}
+			{
+				a, b := a[i+3], b[i+3]
+				d[i+3] = min(a, b)
+			}
 		}
 	}},
 	"v_max_i32": {types: []elem{b32, b32, b32}, narrow: func(d, a, b, _ *Vec) {
-		for i := range d {
-			a, b := int32(a[i]), int32(b[i])
-			d[i] = uint32(max(a, b))
+		_, _, _ = d[0], a[0], b[0]
+		for i := 0; i < Lanes; i += 4 {
+			{
+				a, b := int32(a[i]), int32(b[i])
+				d[i] = uint32(max(a, b))
+			}
+			{
+				a, b := int32(a[i+1]), int32(b[i+1])
+				d[i+1] = uint32(max(a, b))
+			}
+			{
+				a, b := int32(a[i+2]), int32(b[i+2])
+				d[i+2] = uint32(max(a, b))
+			}
+			{
+				a, b := int32(a[i+3]), int32(b[i+3])
+				d[i+3] = uint32(max(a, b))
+			}
 		}
 	}},
 	"v_min_i32": {types: []elem{b32, b32, b32}, narrow: func(d, a, b, _ *Vec) {
-		for i := range d {
-			a, b := int32(a[i]), int32(b[i])
-			d[i] = uint32(min(a, b))
+		_, _, _ = d[0], a[0], b[0]
+		for i := 0; i < Lanes; i += 4 {
+			{
+				a, b := int32(a[i]), int32(b[i])
+				d[i] = uint32(min(a, b))
+			}
+			{
+				a, b := int32(a[i+1]), int32(b[i+1])
+				d[i+1] = uint32(min(a, b))
+			}
+			{
+				a, b := int32(a[i+2]), int32(b[i+2])
+				d[i+2] = uint32(min(a, b))
+			}
+			{
+				a, b := int32(a[i+3]), int32(b[i+3])
+				d[i+3] = uint32(min(a, b))
+			}
 		}
 	}},
 	"v_max3_u32": {types: []elem{b32, b32, b32, b32}, narrow: func(d, a, b, c *Vec) {
-		for i := range d {
-			a, b, c := a[i], b[i], c[i]
-			d[i] = max(a, b, c)
+		_, _, _, _ = d[0], a[0], b[0], c[0]
+		for i := 0; i < Lanes; i += 4 {
+			{
+				a, b, c := a[i], b[i], c[i]
+				d[i] = max(a, b, c)
+			}
+			{
+				a, b, c := a[i+1], b[i+1], c[i+1]
+				d[i+1] = max(a, b, c)
+			}
+			{
+				a, b, c := a[i+2], b[i+2], c[i+2]
+				d[i+2] = max(a, b, c)
+			}
+			{
+				a, b, c := a[i+3], b[i+3], c[i+3]
+				d[i+3] = max(a, b, c)
+			}
 		}
 	}},
 	"v_min3_u32": {types: []elem{b32, b32, b32, b32}, narrow: func(d, a, b, c *Vec) {
-		for i := range d {
-			a, b, c := a[i], b[i], c[i]
-			d[i] = min(a, b, c)
+		_, _, _, _ = d[0], a[0], b[0], c[0]
+		for i := 0; i < Lanes; i += 4 {
+			{
+				a, b, c := a[i], b[i], c[i]
+				d[i] = min(a, b, c)
+			}
+			{
+				a, b, c := a[i+1], b[i+1], c[i+1]
+				d[i+1] = min(a, b, c)
+			}
+			{
+				a, b, c := a[i+2], b[i+2], c[i+2]
+				d[i+2] = min(a, b, c)
+			}
+			{
+				a, b, c := a[i+3], b[i+3], c[i+3]
+				d[i+3] = min(a, b, c)
+			}
 		}
 	}},
 	"v_med3_u32": {types: []elem{b32, b32, b32, b32}, narrow: func(d, a, b, c *Vec) {
-		for i := range d {
-			a, b, c := a[i], b[i], c[i]
-			d[i] = max(min(a, b), min(max(a, b), c))
+		_, _, _, _ = d[0], a[0], b[0], c[0]
+		for i := 0; i < Lanes; i += 4 {
+			{
+				a, b, c := a[i], b[i], c[i]
+				d[i] = max(min(a, b), min(max(a, b), c))
+			}
+			{
+				a, b, c := a[i+1], b[i+1], c[i+1]
+				d[i+1] = max(min(a, b), min(max(a, b), c))
+			}
+			{
+				a, b, c := a[i+2], b[i+2], c[i+2]
+				d[i+2] = max(min(a, b), min(max(a, b), c))
+			}
+			{
+				a, b, c := a[i+3], b[i+3], c[i+3]
+				d[i+3] = max(min(a, b), min(max(a, b), c))
+			}
 		}
 	}},
 	"v_max3_i32": {types: []elem{b32, b32, b32, b32}, narrow: func(d, a, b, c *Vec) {
-		for i := range d {
-			a, b, c := int32(a[i]), int32(b[i]), int32(c[i])
-			d[i] = uint32(max(a, b, c))
+		_, _, _, _ = d[0], a[0], b[0], c[0]
+		for i := 0; i < Lanes; i += 4 {
+			{
+				a, b, c := int32(a[i]), int32(b[i]), int32(c[i])
+				d[i] = uint32(max(a, b, c))
+			}
+			{
+				a, b, c := int32(a[i+1]), int32(b[i+1]), int32(c[i+1])
+				d[i+1] = uint32(max(a, b, c))
+			}
+			{
+				a, b, c := int32(a[i+2]), int32(b[i+2]), int32(c[i+2])
+				d[i+2] = uint32(max(a, b, c))
+			}
+			{
+				a, b, c := int32(a[i+3]), int32(b[i+3]), int32(c[i+3])
+				d[i+3] = uint32(max(a, b, c))
+			}
 		}
 	}},
 	"v_min3_i32": {types: []elem{b32, b32, b32, b32}, narrow: func(d, a, b, c *Vec) {
-		for i := range d {
-			a, b, c := int32(a[i]), int32(b[i]), int32(c[i])
-			d[i] = uint32(min(a, b, c))
+		_, _, _, _ = d[0], a[0], b[0], c[0]
+		for i := 0; i < Lanes; i += 4 {
+			{
+				a, b, c := int32(a[i]), int32(b[i]), int32(c[i])
+				d[i] = uint32(min(a, b, c))
+			}
+			{
+				a, b, c := int32(a[i+1]), int32(b[i+1]), int32(c[i+1])
+				d[i+1] = uint32(min(a, b, c))
+			}
+			{
+				a, b, c := int32(a[i+2]), int32(b[i+2]), int32(c[i+2])
+				d[i+2] = uint32(min(a, b, c))
+			}
+			{
+				a, b, c := int32(a[i+3]), int32(b[i+3]), int32(c[i+3])
+				d[i+3] = uint32(min(a, b, c))
+			}
 		}
 	}},
 	"v_med3_i32": {types: []elem{b32, b32, b32, b32}, narrow: func(d, a, b, c *Vec) {
-		for i := range d {
-			a, b, c := int32(a[i]), int32(b[i]), int32(c[i])
-			d[i] = uint32(max(min(a, b), min(max(a, b), c)))
+		_, _, _, _ = d[0], a[0], b[0], c[0]
+		for i := 0; i < Lanes; i += 4 {
+			{
+				a, b, c := int32(a[i]), int32(b[i]), int32(c[i])
+				d[i] = uint32(max(min(a, b), min(max(a, b), c)))
+			}
+			{
+				a, b, c := int32(a[i+1]), int32(b[i+1]), int32(c[i+1])
+				d[i+1] = uint32(max(min(a, b), min(max(a, b), c)))
+			}
+			{
+				a, b, c := int32(a[i+2]), int32(b[i+2]), int32(c[i+2])
+				d[i+2] = uint32(max(min(a, b), min(max(a, b), c)))
+			}
+			{
+				a, b, c := int32(a[i+3]), int32(b[i+3]), int32(c[i+3])
+				d[i+3] = uint32(max(min(a, b), min(max(a, b), c)))
+			}
 		}
 	}},
 	"v_add3_u32": {types: []elem{b32, b32, b32, b32}, narrow: func(d, a, b, c *Vec) {
-		for i := range d {
-			a, b, c := a[i], b[i], c[i]
-			d[i] = a + b + c
+		_, _, _, _ = d[0], a[0], b[0], c[0]
+		for i := 0; i < Lanes; i += 4 {
+			{
+				a, b, c := a[i], b[i], c[i]
+				d[i] = a + b + c
+			}
+			{
+				a, b, c := a[i+1], b[i+1], c[i+1]
+				d[i+1] = a + b + c
+			}
+			{
+				a, b, c := a[i+2], b[i+2], c[i+2]
+				d[i+2] = a + b + c
+			}
+			{
+				a, b, c := a[i+3], b[i+3], c[i+3]
+				d[i+3] = a + b + c
+			}
 		}
 	}},
 	"v_lshl_add_u32": {types: []elem{b32, b32, b32, b32}, narrow: func(d, a, b, c *Vec) {
-		for i := range d {
-			a, b, c := a[i], b[i], c[i]
-			d[i] = a<<(b&31) + c
+		_, _, _, _ = d[0], a[0], b[0], c[0]
+		for i := 0; i < Lanes; i += 4 {
+			{
+				a, b, c := a[i], b[i], c[i]
+				d[i] = a<<(b&31) + c
+			}
+			{
+				a, b, c := a[i+1], b[i+1], c[i+1]
+				d[i+1] = a<<(b&31) + c
+			}
+			{
+				a, b, c := a[i+2], b[i+2], c[i+2]
+				d[i+2] = a<<(b&31) + c
+			}
+			{
+				a, b, c := a[i+3], b[i+3], c[i+3]
+				d[i+3] = a<<(b&31) + c
+			}
 		}
 	}},
 	"v_lshl_or_b32": {types: []elem{b32, b32, b32, b32}, narrow: func(d, a, b, c *Vec) {
-		for i := range d {
-			a, b, c := a[i], b[i], c[i]
-			d[i] = a<<(b&31) | c
+		_, _, _, _ = d[0], a[0], b[0], c[0]
+		for i := 0; i < Lanes; i += 4 {
+			{
+				a, b, c := a[i], b[i], c[i]
+				d[i] = a<<(b&31) | c
+			}
+			{
+				a, b, c := a[i+1], b[i+1], c[i+1]
+				d[i+1] = a<<(b&31) | c
+			}
+			{
+				a, b, c := a[i+2], b[i+2], c[i+2]
+				d[i+2] = a<<(b&31) | c
+			}
+			{
+				a, b, c := a[i+3], b[i+3], c[i+3]
+				d[i+3] = a<<(b&31) | c
+			}
 		}
 	}},
 	"v_add_lshl_u32": {types: []elem{b32, b32, b32, b32}, narrow: func(d, a, b, c *Vec) {
-		for i := range d {
-			a, b, c := a[i], b[i], c[i]
-			d[i] = (a + b) << (c & 31)
+		_, _, _, _ = d[0], a[0], b[0], c[0]
+		for i := 0; i < Lanes; i += 4 {
+			{
+				a, b, c := a[i], b[i], c[i]
+				d[i] = (a + b) << (c & 31)
+			}
+			{
+				a, b, c := a[i+1], b[i+1], c[i+1]
+				d[i+1] = (a + b) << (c & 31)
+			}
+			{
+				a, b, c := a[i+2], b[i+2], c[i+2]
+				d[i+2] = (a + b) << (c & 31)
+			}
+			{
+				a, b, c := a[i+3], b[i+3], c[i+3]
+				d[i+3] = (a + b) << (c & 31)
+			}
 		}
 	}},
 	"v_and_or_b32": {types: []elem{b32, b32, b32, b32}, narrow: func(d, a, b, c *Vec) {
-		for i := range d {
-			a, b, c := a[i], b[i], c[i]
-			d[i] = a&b | c
+		_, _, _, _ = d[0], a[0], b[0], c[0]
+		for i := 0; i < Lanes; i += 4 {
+			{
+				a, b, c := a[i], b[i], c[i]
+				d[i] = a&b | c
+			}
+			{
+				a, b, c := a[i+1], b[i+1], c[i+1]
+				d[i+1] = a&b | c
+			}
+			{
+				a, b, c := a[i+2], b[i+2], c[i+2]
+				d[i+2] = a&b | c
+			}
+			{
+				a, b, c := a[i+3], b[i+3], c[i+3]
+				d[i+3] = a&b | c
+			}
 		}
 	}},
 	"v_or3_b32": {types: []elem{b32, b32, b32, b32}, narrow: func(d, a, b, c *Vec) {
-		for i := range d {
-			a, b, c := a[i], b[i], c[i]
-			d[i] = a | b | c
+		_, _, _, _ = d[0], a[0], b[0], c[0]
+		for i := 0; i < Lanes; i += 4 {
+			{
+				a, b, c := a[i], b[i], c[i]
+				d[i] = a | b | c
+			}
+			{
+				a, b, c := a[i+1], b[i+1], c[i+1]
+				d[i+1] = a | b | c
+			}
+			{
+				a, b, c := a[i+2], b[i+2], c[i+2]
+				d[i+2] = a | b | c
+			}
+			{
+				a, b, c := a[i+3], b[i+3], c[i+3]
+				d[i+3] = a | b | c
+			}
 		}
 	}},
 	"v_xad_u32": {types: []elem{b32, b32, b32, b32}, narrow: func(d, a, b, c *Vec) {
-		for i := range d {
-			a, b, c := a[i], b[i], c[i]
-			d[i] = a ^ b + c
+		_, _, _, _ = d[0], a[0], b[0], c[0]
+		for i := 0; i < Lanes; i += 4 {
+			{
+				a, b, c := a[i], b[i], c[i]
+				d[i] = a ^ b + c
+			}
+			{
+				a, b, c := a[i+1], b[i+1], c[i+1]
+				d[i+1] = a ^ b + c
+			}
+			{
+				a, b, c := a[i+2], b[i+2], c[i+2]
+				d[i+2] = a ^ b + c
+			}
+			{
+				a, b, c := a[i+3], b[i+3], c[i+3]
+				d[i+3] = a ^ b + c
+			}
 		}
 	}},
 	"v_bfe_u32": {types: []elem{b32, b32, b32, b32}, narrow: func(d, a, b, c *Vec) {
-		for i := range d {
-			a, b, c := a[i], b[i], c[i]
-			d[i] = bfe(a, b, c)
+		_, _, _, _ = d[0], a[0], b[0], c[0]
+		for i := 0; i < Lanes; i += 4 {
+			{
+				a, b, c := a[i], b[i], c[i]
+				d[i] = bfe(a, b, c)
+			}
+			{
+				a, b, c := a[i+1], b[i+1], c[i+1]
+				d[i+1] = bfe(a, b, c)
+			}
+			{
+				a, b, c := a[i+2], b[i+2], c[i+2]
+				d[i+2] = bfe(a, b, c)
+			}
+			{
+				a, b, c := a[i+3], b[i+3], c[i+3]
+				d[i+3] = bfe(a, b, c)
+			}
 		}
 	}},
 	"v_bfe_i32": {types: []elem{b32, b32, b32, b32}, narrow: func(d, a, b, c *Vec) {
-		for i := range d {
-			a, b, c := a[i], b[i], c[i]
-			d[i] = bfeSigned(a, b, c)
+		_, _, _, _ = d[0], a[0], b[0], c[0]
+		for i := 0; i < Lanes; i += 4 {
+			{
+				a, b, c := a[i], b[i], c[i]
+				d[i] = bfeSigned(a, b, c)
+			}
+			{
+				a, b, c := a[i+1], b[i+1], c[i+1]
+				d[i+1] = bfeSigned(a, b, c)
+			}
+			{
+				a, b, c := a[i+2], b[i+2], c[i+2]
+				d[i+2] = bfeSigned(a, b, c)
+			}
+			{
+				a, b, c := a[i+3], b[i+3], c[i+3]
+				d[i+3] = bfeSigned(a, b, c)
+			}
 		}
 	}},
 	"v_bfi_b32": {types: []elem{b32, b32, b32, b32}, narrow: func(d, a, b, c *Vec) {
-		for i := range d {
-			a, b, c := a[i], b[i], c[i]
-			d[i] = a&b | ^a&c
+		_, _, _, _ = d[0], a[0], b[0], c[0]
+		for i := 0; i < Lanes; i += 4 {
+			{
+				a, b, c := a[i], b[i], c[i]
+				d[i] = a&b | ^a&c
+			}
+			{
+				a, b, c := a[i+1], b[i+1], c[i+1]
+				d[i+1] = a&b | ^a&c
+			}
+			{
+				a, b, c := a[i+2], b[i+2], c[i+2]
+				d[i+2] = a&b | ^a&c
+			}
+			{
+				a, b, c := a[i+3], b[i+3], c[i+3]
+				d[i+3] = a&b | ^a&c
+			}
 		}
 	}},
 	"v_bfm_b32": {types: []elem{b32, b32, b32}, narrow: func(d, a, b, _ *Vec) {
-		for i := range d {
-			a, b := a[i], b[i]
-			d[i] = (1<<(a&31) - 1) << (b & 31)
+		_, _, _ = d[0], a[0], b[0]
+		for i := 0; i < Lanes; i += 4 {
+			{
+				a, b := a[i], b[i]
+				d[i] = (1<<(a&31) - 1) << (b & 31)
+			}
+			{
+				a, b := a[i+1], b[i+1]
+				d[i+1] = (1<<(a&31) - 1) << (b & 31)
+			}
+			{
+				a, b := a[i+2], b[i+2]
+				d[i+2] = (1<<(a&31) - 1) << (b & 31)
+			}
+			{
+				a, b := a[i+3], b[i+3]
+				d[i+3] = (1<<(a&31) - 1) << (b & 31)
+			}
 		}
 	}},
 	"v_alignbit_b32": {types: []elem{b32, b32, b32, b32}, narrow: func(d, a, b, c *Vec) {
-		for i := range d {
-			a, b, c := a[i], b[i], c[i]
-			d[i] = uint32((uint64(a)<<32 | uint64(b)) >> (c & 31))
+		_, _, _, _ = d[0], a[0], b[0], c[0]
+		for i := 0; i < Lanes; i += 4 {
+			{
+				a, b, c := a[i], b[i], c[i]
+				d[i] = uint32((uint64(a)<<32 | uint64(b)) >> (c & 31))
+			}
+			{
+				a, b, c := a[i+1], b[i+1], c[i+1]
+				d[i+1] = uint32((uint64(a)<<32 | uint64(b)) >> (c & 31))
+			}
+			{
+				a, b, c := a[i+2], b[i+2], c[i+2]
+				d[i+2] = uint32((uint64(a)<<32 | uint64(b)) >> (c & 31))
+			}
+			{
+				a, b, c := a[i+3], b[i+3], c[i+3]
+				d[i+3] = uint32((uint64(a)<<32 | uint64(b)) >> (c & 31))
+			}
 		}
 	}},
 	"v_alignbyte_b32": {types: []elem{b32, b32, b32, b32}, narrow: func(d, a, b, c *Vec) {
-		for i := range d {
-			a, b, c := a[i], b[i], c[i]
-			d[i] = uint32((uint64(a)<<32 | uint64(b)) >> (8 * (c & 3)))
+		_, _, _, _ = d[0], a[0], b[0], c[0]
+		for i := 0; i < Lanes; i += 4 {
+			{
+				a, b, c := a[i], b[i], c[i]
+				d[i] = uint32((uint64(a)<<32 | uint64(b)) >> (8 * (c & 3)))
+			}
+			{
+				a, b, c := a[i+1], b[i+1], c[i+1]
+				d[i+1] = uint32((uint64(a)<<32 | uint64(b)) >> (8 * (c & 3)))
+			}
+			{
+				a, b, c := a[i+2], b[i+2], c[i+2]
+				d[i+2] = uint32((uint64(a)<<32 | uint64(b)) >> (8 * (c & 3)))
+			}
+			{
+				a, b, c := a[i+3], b[i+3], c[i+3]
+				d[i+3] = uint32((uint64(a)<<32 | uint64(b)) >> (8 * (c & 3)))
+			}
 		}
 	}},
 	"v_perm_b32": {types: []elem{b32, b32, b32, b32}, narrow: permuteLoop},
 	"v_bcnt_u32_b32": {types: []elem{b32, b32, b32}, narrow: func(d, a, b, _ *Vec) {
-		for i := range d {
-			a, b := a[i], b[i]
-			d[i] = uint32(bits.OnesCount32(a)) + b
+		_, _, _ = d[0], a[0], b[0]
+		for i := 0; i < Lanes; i += 4 {
+			{
+				a, b := a[i], b[i]
+				d[i] = uint32(bits.OnesCount32(a)) + b
+			}
+			{
+				a, b := a[i+1], b[i+1]
+				d[i+1] = uint32(bits.OnesCount32(a)) + b
+			}
+			{
+				a, b := a[i+2], b[i+2]
+				d[i+2] = uint32(bits.OnesCount32(a)) + b
+			}
+			{
+				a, b := a[i+3], b[i+3]
+				d[i+3] = uint32(bits.OnesCount32(a)) + b
+			}
 		}
 	}},
 	"v_sad_u32": {types: []elem{b32, b32, b32, b32}, narrow: func(d, a, b, c *Vec) {
-		for i := range d {
-			a, b, c := a[i], b[i], c[i]
-			d[i] = max(a, b) - min(a, b) + c
+		_, _, _, _ = d[0], a[0], b[0], c[0]
+		for i := 0; i < Lanes; i += 4 {
+			{
+				a, b, c := a[i], b[i], c[i]
+				d[i] = max(a, b) - min(a, b) + c
+			}
+			{
+				a, b, c := a[i+1], b[i+1], c[i+1]
+				d[i+1] = max(a, b) - min(a, b) + c
+			}
+			{
+				a, b, c := a[i+2], b[i+2], c[i+2]
+				d[i+2] = max(a, b) - min(a, b) + c
+			}
+			{
+				a, b, c := a[i+3], b[i+3], c[i+3]
+				d[i+3] = max(a, b) - min(a, b) + c
+			}
 		}
 	}},
 	"v_sad_u16": {types: []elem{b32, b32, b32, b32}, narrow: func(d, a, b, c *Vec) {
-		for i := range d {
-			a, b, c := a[i], b[i], c[i]
-			d[i] = sad16(a, b) + c
+		_, _, _, _ = d[0], a[0], b[0], c[0]
+		for i := 0; i < Lanes; i += 4 {
+			{
+				a, b, c := a[i], b[i], c[i]
+				d[i] = sad16(a, b) + c
+			}
+			{
+				a, b, c := a[i+1], b[i+1], c[i+1]
+				d[i+1] = sad16(a, b) + c
+			}
+			{
+				a, b, c := a[i+2], b[i+2], c[i+2]
+				d[i+2] = sad16(a, b) + c
+			}
+			{
+				a, b, c := a[i+3], b[i+3], c[i+3]
+				d[i+3] = sad16(a, b) + c
+			}
 		}
 	}},
 	"v_sad_u8": {types: []elem{b32, b32, b32, b32}, narrow: func(d, a, b, c *Vec) {
-		for i := range d {
-			a, b, c := a[i], b[i], c[i]
-			d[i] = sad8(a, b) + c
+		_, _, _, _ = d[0], a[0], b[0], c[0]
+		for i := 0; i < Lanes; i += 4 {
+			{
+				a, b, c := a[i], b[i], c[i]
+				d[i] = sad8(a, b) + c
+			}
+			{
+				a, b, c := a[i+1], b[i+1], c[i+1]
+				d[i+1] = sad8(a, b) + c
+			}
+			{
+				a, b, c := a[i+2], b[i+2], c[i+2]
+				d[i+2] = sad8(a, b) + c
+			}
+			{
+				a, b, c := a[i+3], b[i+3], c[i+3]
+				d[i+3] = sad8(a, b) + c
+			}
 		}
 	}},
 	"v_sad_hi_u8": {types: []elem{b32, b32, b32, b32}, narrow: func(d, a, b, c *Vec) {
-		for i := range d {
-			a, b, c := a[i], b[i], c[i]
-			d[i] = sad8(a, b)<<16 + c
+		_, _, _, _ = d[0], a[0], b[0], c[0]
+		for i := 0; i < Lanes; i += 4 {
+			{
+				a, b, c := a[i], b[i], c[i]
+				d[i] = sad8(a, b)<<16 + c
+			}
+			{
+				a, b, c := a[i+1], b[i+1], c[i+1]
+				d[i+1] = sad8(a, b)<<16 + c
+			}
+			{
+				a, b, c := a[i+2], b[i+2], c[i+2]
+				d[i+2] = sad8(a, b)<<16 + c
+			}
+			{
+				a, b, c := a[i+3], b[i+3], c[i+3]
+				d[i+3] = sad8(a, b)<<16 + c
+			}
 		}
 	}},
 	"v_cvt_f32_i32": {types: []elem{f32, b32}, narrow: func(d, a, _, _ *Vec) {
-		for i := range d {
-			a := int32(a[i])
-			d[i] = math.Float32bits(float32(a))
+		_, _ = d[0], a[0]
+		fd := floats(d)
+		for i := 0; i < Lanes; i += 4 {
+			{
+				a := int32(a[i])
+				fd[i] = float32(a)
+			}
+			{
+				a := int32(a[i+1])
+				fd[i+1] = float32(a)
+			}
+			{
+				a := int32(a[i+2])
+				fd[i+2] = float32(a)
+			}
+			{
+				a := int32(a[i+3])
+				fd[i+3] = float32(a)
+			}
 		}
 	}},
 	"v_cvt_f32_u32": {types: []elem{f32, b32}, narrow: func(d, a, _, _ *Vec) {
-		for i := range d {
-			a := a[i]
-			d[i] = math.Float32bits(float32(a))
+		_, _ = d[0], a[0]
+		fd := floats(d)
+		for i := 0; i < Lanes; i += 4 {
+			{
+				a := a[i]
+				fd[i] = float32(a)
+			}
+			{
+				a := a[i+1]
+				fd[i+1] = float32(a)
+			}
+			{
+				a := a[i+2]
+				fd[i+2] = float32(a)
+			}
+			{
+				a := a[i+3]
+				fd[i+3] = float32(a)
+			}
 		}
 	}},
 	"v_cvt_i32_f32": {types: []elem{b32, f32}, narrow: func(d, a, _, _ *Vec) {
-		for i := range d {
-			a := math.Float32frombits(a[i])
-			d[i] = toI32(float64(a))
+		_, _ = d[0], a[0]
+		fa := floats(a)
+		for i := 0; i < Lanes; i += 4 {
+			{
+				a := fa[i]
+				d[i] = toI32(float64(a))
+			}
+			{
+				a := fa[i+1]
+				d[i+1] = toI32(float64(a))
+			}
+			{
+				a := fa[i+2]
+				d[i+2] = toI32(float64(a))
+			}
+			{
+				a := fa[i+3]
+				d[i+3] = toI32(float64(a))
+			}
 		}
 	}},
 	"v_cvt_u32_f32": {types: []elem{b32, f32}, narrow: func(d, a, _, _ *Vec) {
-		for i := range d {
-			a := math.Float32frombits(a[i])
-			d[i] = toU32(float64(a))
+		_, _ = d[0], a[0]
+		fa := floats(a)
+		for i := 0; i < Lanes; i += 4 {
+			{
+				a := fa[i]
+				d[i] = toU32(float64(a))
+			}
+			{
+				a := fa[i+1]
+				d[i+1] = toU32(float64(a))
+			}
+			{
+				a := fa[i+2]
+				d[i+2] = toU32(float64(a))
+			}
+			{
+				a := fa[i+3]
+				d[i+3] = toU32(float64(a))
+			}
 		}
 	}},
 	"v_cvt_rpi_i32_f32": {types: []elem{b32, f32}, narrow: func(d, a, _, _ *Vec) {
-		for i := range d {
-			a := math.Float32frombits(a[i])
-			d[i] = toI32(math.Floor(float64(a) + 0.5))
+		_, _ = d[0], a[0]
+		fa := floats(a)
+		for i := 0; i < Lanes; i += 4 {
+			{
+				a := fa[i]
+				d[i] = toI32(math.Floor(float64(a) + 0.5))
+			}
+			{
+				a := fa[i+1]
+				d[i+1] = toI32(math.Floor(float64(a) + 0.5))
+			}
+			{
+				a := fa[i+2]
+				d[i+2] = toI32(math.Floor(float64(a) + 0.5))
+			}
+			{
+				a := fa[i+3]
+				d[i+3] = toI32(math.Floor(float64(a) + 0.5))
+			}
 		}
 	}},
 	"v_cvt_flr_i32_f32": {types: []elem{b32, f32}, narrow: func(d, a, _, _ *Vec) {
-		for i := range d {
-			a := math.Float32frombits(a[i])
-			d[i] = toI32(math.Floor(float64(a)))
+		_, _ = d[0], a[0]
+		fa := floats(a)
+		for i := 0; i < Lanes; i += 4 {
+			{
+				a := fa[i]
+				d[i] = toI32(math.Floor(float64(a)))
+			}
+			{
+				a := fa[i+1]
+				d[i+1] = toI32(math.Floor(float64(a)))
+			}
+			{
+				a := fa[i+2]
+				d[i+2] = toI32(math.Floor(float64(a)))
+			}
+			{
+				a := fa[i+3]
+				d[i+3] = toI32(math.Floor(float64(a)))
+			}
 		}
 	}},
 	"v_cvt_f32_f16": {types: []elem{f32, f16}, narrow: func(d, a, _, _ *Vec) {
-		for i := range d {
-			a := fromHalf(a[i])
-			d[i] = math.Float32bits(a)
+		_, _ = d[0], a[0]
+		fd := floats(d)
+		for i := 0; i < Lanes; i += 4 {
+			{
+				a := fromHalf(a[i])
+				fd[i] = a
+			}
+			{
+				a := fromHalf(a[i+1])
+				fd[i+1] = a
+			}
+			{
+				a := fromHalf(a[i+2])
+				fd[i+2] = a
+			}
+			{
+				a := fromHalf(a[i+3])
+				fd[i+3] = a
+			}
 		}
 	}},
 	"v_cvt_f16_f32": {types: []elem{f16, f32}, narrow: func(d, a, _, _ *Vec) {
-		for i := range d {
-			a := math.Float32frombits(a[i])
-			d[i] = toHalf(a)
+		_, _ = d[0], a[0]
+		fa := floats(a)
+		for i := 0; i < Lanes; i += 4 {
+			{
+				a := fa[i]
+				d[i] = toHalf(a)
+			}
+			{
+				a := fa[i+1]
+				d[i+1] = toHalf(a)
+			}
+			{
+				a := fa[i+2]
+				d[i+2] = toHalf(a)
+			}
+			{
+				a := fa[i+3]
+				d[i+3] = toHalf(a)
+			}
 		}
 	}},
 	"v_cvt_f32_f64": {types: []elem{f32, f64}, wide: func(d, _, a0, a1, _, _, _, _ *Vec) {
-		for i := range d {
-			a := math.Float64frombits((uint64(a0[i]) | uint64(a1[i])<<32))
-			d[i] = math.Float32bits(float32(a))
+		_, _, _ = d[0], a0[0], a1[0]
+		fd := floats(d)
+		for i := 0; i < Lanes; i += 4 {
+			{
+				a := math.Float64frombits((uint64(a0[i]) | uint64(a1[i])<<32))
+				fd[i] = float32(a)
+			}
+			{
+				a := math.Float64frombits((uint64(a0[i+1]) | uint64(a1[i+1])<<32))
+				fd[i+1] = float32(a)
+			}
+			{
+				a := math.Float64frombits((uint64(a0[i+2]) | uint64(a1[i+2])<<32))
+				fd[i+2] = float32(a)
+			}
+			{
+				a := math.Float64frombits((uint64(a0[i+3]) | uint64(a1[i+3])<<32))
+				fd[i+3] = float32(a)
+			}
 		}
 	}},
 	"v_cvt_f64_f32": {types: []elem{f64, f32}, wide: func(d0, d1, a, _, _, _, _, _ *Vec) {
-		for i := range d0 {
-			a := math.Float32frombits(a[i])
-			r := math.Float64bits(float64(a))
-			d0[i], d1[i] = uint32(r), uint32(r>>32)
+		_, _, _ = d0[0], d1[0], a[0]
+		fa := floats(a)
+		for i := 0; i < Lanes; i += 4 {
+			{
+				a := fa[i]
+				r := math.Float64bits(float64(a))
+				d0[i], d1[i] = uint32(r), uint32(r>>32)
+			}
+			{
+				a := fa[i+1]
+				r := math.Float64bits(float64(a))
+				d0[i+1], d1[i+1] = uint32(r), uint32(r>>32)
+			}
+			{
+				a := fa[i+2]
+				r := math.Float64bits(float64(a))
+				d0[i+2], d1[i+2] = uint32(r), uint32(r>>32)
+			}
+			{
+				a := fa[i+3]
+				r := math.Float64bits(float64(a))
+				d0[i+3], d1[i+3] = uint32(r), uint32(r>>32)
+			}
 		}
 	}},
 	"v_cvt_f64_i32": {types: []elem{f64, b32}, wide: func(d0, d1, a, _, _, _, _, _ *Vec) {
-		for i := range d0 {
-			a := int32(a[i])
-			r := math.Float64bits(float64(a))
-			d0[i], d1[i] = uint32(r), uint32(r>>32)
+		_, _, _ = d0[0], d1[0], a[0]
+		for i := 0; i < Lanes; i += 4 {
+			{
+				a := int32(a[i])
+				r := math.Float64bits(float64(a))
+				d0[i], d1[i] = uint32(r), uint32(r>>32)
+			}
+			{
+				a := int32(a[i+1])
+				r := math.Float64bits(float64(a))
+				d0[i+1], d1[i+1] = uint32(r), uint32(r>>32)
+			}
+			{
+				a := int32(a[i+2])
+				r := math.Float64bits(float64(a))
+				d0[i+2], d1[i+2] = uint32(r), uint32(r>>32)
+			}
+			{
+				a := int32(a[i+3])
+				r := math.Float64bits(float64(a))
+				d0[i+3], d1[i+3] = uint32(r), uint32(r>>32)
+			}
 		}
 	}},
 	"v_cvt_f64_u32": {types: []elem{f64, b32}, wide: func(d0, d1, a, _, _, _, _, _ *Vec) {
-		for i := range d0 {
-			a := a[i]
-			r := math.Float64bits(float64(a))
-			d0[i], d1[i] = uint32(r), uint32(r>>32)
+		_, _, _ = d0[0], d1[0], a[0]
+		for i := 0; i < Lanes; i += 4 {
+			{
+				a := a[i]
+				r := math.Float64bits(float64(a))
+				d0[i], d1[i] = uint32(r), uint32(r>>32)
+			}
+			{
+				a := a[i+1]
+				r := math.Float64bits(float64(a))
+				d0[i+1], d1[i+1] = uint32(r), uint32(r>>32)
+			}
+			{
+				a := a[i+2]
+				r := math.Float64bits(float64(a))
+				d0[i+2], d1[i+2] = uint32(r), uint32(r>>32)
+			}
+			{
+				a := a[i+3]
+				r := math.Float64bits(float64(a))
+				d0[i+3], d1[i+3] = uint32(r), uint32(r>>32)
+			}
 		}
 	}},
 	"v_cvt_i32_f64": {types: []elem{b32, f64}, wide: func(d, _, a0, a1, _, _, _, _ *Vec) {
-		for i := range d {
-			a := math.Float64frombits((uint64(a0[i]) | uint64(a1[i])<<32))
-			d[i] = toI32(a)
+		_, _, _ = d[0], a0[0], a1[0]
+		for i := 0; i < Lanes; i += 4 {
+			{
+				a := math.Float64frombits((uint64(a0[i]) | uint64(a1[i])<<32))
+				d[i] = toI32(a)
+			}
+			{
+				a := math.Float64frombits((uint64(a0[i+1]) | uint64(a1[i+1])<<32))
+				d[i+1] = toI32(a)
+			}
+			{
+				a := math.Float64frombits((uint64(a0[i+2]) | uint64(a1[i+2])<<32))
+				d[i+2] = toI32(a)
+			}
+			{
+				a := math.Float64frombits((uint64(a0[i+3]) | uint64(a1[i+3])<<32))
+				d[i+3] = toI32(a)
+			}
 		}
 	}},
 	"v_cvt_u32_f64": {types: []elem{b32, f64}, wide: func(d, _, a0, a1, _, _, _, _ *Vec) {
-		for i := range d {
-			a := math.Float64frombits((uint64(a0[i]) | uint64(a1[i])<<32))
-			d[i] = toU32(a)
+		_, _, _ = d[0], a0[0], a1[0]
+		for i := 0; i < Lanes; i += 4 {
+			{
+				a := math.Float64frombits((uint64(a0[i]) | uint64(a1[i])<<32))
+				d[i] = toU32(a)
+			}
+			{
+				a := math.Float64frombits((uint64(a0[i+1]) | uint64(a1[i+1])<<32))
+				d[i+1] = toU32(a)
+			}
+			{
+				a := math.Float64frombits((uint64(a0[i+2]) | uint64(a1[i+2])<<32))
+				d[i+2] = toU32(a)
+			}
+			{
+				a := math.Float64frombits((uint64(a0[i+3]) | uint64(a1[i+3])<<32))
+				d[i+3] = toU32(a)
+			}
 		}
 	}},
 	"v_cvt_f32_ubyte0": {types: []elem{f32, b32}, narrow: func(d, a, _, _ *Vec) {
-		for i := range d {
-			a := a[i]
-			d[i] = math.Float32bits(float32(a & 255))
+		_, _ = d[0], a[0]
+		fd := floats(d)
+		for i := 0; i < Lanes; i += 4 {
+			{
+				a := a[i]
+				fd[i] = float32(a & 255)
+			}
+			{
+				a := a[i+1]
+				fd[i+1] = float32(a & 255)
+			}
+			{
+				a := a[i+2]
+				fd[i+2] = float32(a & 255)
+			}
+			{
+				a := a[i+3]
+				fd[i+3] = float32(a & 255)
+			}
 		}
 	}},
 	"v_cvt_f32_ubyte1": {types: []elem{f32, b32}, narrow: func(d, a, _, _ *Vec) {
-		for i := range d {
-			a := a[i]
-			d[i] = math.Float32bits(float32(a >> 8 & 255))
+		_, _ = d[0], a[0]
+		fd := floats(d)
+		for i := 0; i < Lanes; i += 4 {
+			{
+				a := a[i]
+				fd[i] = float32(a >> 8 & 255)
+			}
+			{
+				a := a[i+1]
+				fd[i+1] = float32(a >> 8 & 255)
+			}
+			{
+				a := a[i+2]
+				fd[i+2] = float32(a >> 8 & 255)
+			}
+			{
+				a := a[i+3]
+				fd[i+3] = float32(a >> 8 & 255)
+			}
 		}
 	}},
 	"v_cvt_f32_ubyte2": {types: []elem{f32, b32}, narrow: func(d, a, _, _ *Vec) {
-		for i := range d {
-			a := a[i]
-			d[i] = math.Float32bits(float32(a >> 16 & 255))
+		_, _ = d[0], a[0]
+		fd := floats(d)
+		for i := 0; i < Lanes; i += 4 {
+			{
+				a := a[i]
+				fd[i] = float32(a >> 16 & 255)
+			}
+			{
+				a := a[i+1]
+				fd[i+1] = float32(a >> 16 & 255)
+			}
+			{
+				a := a[i+2]
+				fd[i+2] = float32(a >> 16 & 255)
+			}
+			{
+				a := a[i+3]
+				fd[i+3] = float32(a >> 16 & 255)
+			}
 		}
 	}},
 	"v_cvt_f32_ubyte3": {types: []elem{f32, b32}, narrow: func(d, a, _, _ *Vec) {
-		for i := range d {
-			a := a[i]
-			d[i] = math.Float32bits(float32(a >> 24))
+		_, _ = d[0], a[0]
+		fd := floats(d)
+		for i := 0; i < Lanes; i += 4 {
+			{
+				a := a[i]
+				fd[i] = float32(a >> 24)
+			}
+			{
+				a := a[i+1]
+				fd[i+1] = float32(a >> 24)
+			}
+			{
+				a := a[i+2]
+				fd[i+2] = float32(a >> 24)
+			}
+			{
+				a := a[i+3]
+				fd[i+3] = float32(a >> 24)
+			}
 		}
 	}},
 	"v_cvt_off_f32_i4": {types: []elem{f32, b32}, narrow: func(d, a, _, _ *Vec) {
-		for i := range d {
-			a := a[i]
-			d[i] = math.Float32bits(float32(int32(a<<28)>>28) / 16)
+		_, _ = d[0], a[0]
+		fd := floats(d)
+		for i := 0; i < Lanes; i += 4 {
+			{
+				a := a[i]
+				fd[i] = float32(int32(a<<28)>>28) / 16
+			}
+			{
+				a := a[i+1]
+				fd[i+1] = float32(int32(a<<28)>>28) / 16
+			}
+			{
+				a := a[i+2]
+				fd[i+2] = float32(int32(a<<28)>>28) / 16
+			}
+			{
+				a := a[i+3]
+				fd[i+3] = float32(int32(a<<28)>>28) / 16
+			}
 		}
 	}},
 	"v_cvt_pkrtz_f16_f32": {types: []elem{b32, f32, f32}, narrow: func(d, a, b, _ *Vec) {
-		for i := range d {
-			a, b := math.Float32frombits(a[i]), math.Float32frombits(b[i])
-			d[i] = toHalfTowardZero(a) | toHalfTowardZero(b)<<16
+		_, _, _ = d[0], a[0], b[0]
+		fa := floats(a)
+		fb := floats(b)
+		for i := 0; i < Lanes; i += 4 {
+			{
+				a, b := fa[i], fb[i]
+				d[i] = toHalfTowardZero(a) | toHalfTowardZero(b)<<16
+			}
+			{
+				a, b := fa[i+1], fb[i+1]
+				d[i+1] = toHalfTowardZero(a) | toHalfTowardZero(b)<<16
+			}
+			{
+				a, b := fa[i+2], fb[i+2]
+				d[i+2] = toHalfTowardZero(a) | toHalfTowardZero(b)<<16
+			}
+			{
+				a, b := fa[i+3], fb[i+3]
+				d[i+3] = toHalfTowardZero(a) | toHalfTowardZero(b)<<16
+			}
 		}
 	}},
 	"v_cvt_pk_u16_u32": {types: []elem{b32, b32, b32}, narrow: func(d, a, b, _ *Vec) {
-		for i := range d {
-			a, b := a[i], b[i]
-			d[i] = min(a, 0xffff) | min(b, 0xffff)<<16
+		_, _, _ = d[0], a[0], b[0]
+		for i := 0; i < Lanes; i += 4 {
+			{
+				a, b := a[i], b[i]
+				d[i] = min(a, 0xffff) | min(b, 0xffff)<<16
+			}
+			{
+				a, b := a[i+1], b[i+1]
+				d[i+1] = min(a, 0xffff) | min(b, 0xffff)<<16
+			}
+			{
+				a, b := a[i+2], b[i+2]
+				d[i+2] = min(a, 0xffff) | min(b, 0xffff)<<16
+			}
+			{
+				a, b := a[i+3], b[i+3]
+				d[i+3] = min(a, 0xffff) | min(b, 0xffff)<<16
+			}
 		}
 	}},
 	"v_cvt_pk_i16_i32": {types: []elem{b32, b32, b32}, narrow: func(d, a, b, _ *Vec) {
-		for i := range d {
-			a, b := int32(a[i]), int32(b[i])
-			d[i] = uint32(uint16(clampI16(a))) | uint32(uint16(clampI16(b)))<<16
+		_, _, _ = d[0], a[0], b[0]
+		for i := 0; i < Lanes; i += 4 {
+			{
+				a, b := int32(a[i]), int32(b[i])
+				d[i] = uint32(uint16(clampI16(a))) | uint32(uint16(clampI16(b)))<<16
+			}
+			{
+				a, b := int32(a[i+1]), int32(b[i+1])
+				d[i+1] = uint32(uint16(clampI16(a))) | uint32(uint16(clampI16(b)))<<16
+			}
+			{
+				a, b := int32(a[i+2]), int32(b[i+2])
+				d[i+2] = uint32(uint16(clampI16(a))) | uint32(uint16(clampI16(b)))<<16
+			}
+			{
+				a, b := int32(a[i+3]), int32(b[i+3])
+				d[i+3] = uint32(uint16(clampI16(a))) | uint32(uint16(clampI16(b)))<<16
+			}
 		}
 	}},
 	"v_cvt_pk_bf16_f32": {types: []elem{b32, f32, f32}, narrow: func(d, a, b, _ *Vec) {
-		for i := range d {
-			a, b := a[i], b[i]
-			d[i] = toBF16(a) | toBF16(b)<<16
+		_, _, _ = d[0], a[0], b[0]
+		for i := 0; i < Lanes; i += 4 {
+			{
+				a, b := a[i], b[i]
+				d[i] = toBF16(a) | toBF16(b)<<16
+			}
+			{
+				a, b := a[i+1], b[i+1]
+				d[i+1] = toBF16(a) | toBF16(b)<<16
+			}
+			{
+				a, b := a[i+2], b[i+2]
+				d[i+2] = toBF16(a) | toBF16(b)<<16
+			}
+			{
+				a, b := a[i+3], b[i+3]
+				d[i+3] = toBF16(a) | toBF16(b)<<16
+			}
 		}
 	}},
 	"v_cvt_pk_f16_f32": {types: []elem{b32, f32, f32}, narrow: func(d, a, b, _ *Vec) {
-		for i := range d {
-			a, b := math.Float32frombits(a[i]), math.Float32frombits(b[i])
-			d[i] = toHalf(a) | toHalf(b)<<16
+		_, _, _ = d[0], a[0], b[0]
+		fa := floats(a)
+		fb := floats(b)
+		for i := 0; i < Lanes; i += 4 {
+			{
+				a, b := fa[i], fb[i]
+				d[i] = toHalf(a) | toHalf(b)<<16
+			}
+			{
+				a, b := fa[i+1], fb[i+1]
+				d[i+1] = toHalf(a) | toHalf(b)<<16
+			}
+			{
+				a, b := fa[i+2], fb[i+2]
+				d[i+2] = toHalf(a) | toHalf(b)<<16
+			}
+			{
+				a, b := fa[i+3], fb[i+3]
+				d[i+3] = toHalf(a) | toHalf(b)<<16
+			}
 		}
 	}},
 	"v_cvt_f32_bf16": {types: []elem{f32, bf16}, narrow: func(d, a, _, _ *Vec) {
-		for i := range d {
-			a := a[i] & 0xffff
-			d[i] = a << 16
+		_, _ = d[0], a[0]
+		for i := 0; i < Lanes; i += 4 {
+			{
+				a := a[i] & 0xffff
+				d[i] = a << 16
+			}
+			{
+				a := a[i+1] & 0xffff
+				d[i+1] = a << 16
+			}
+			{
+				a := a[i+2] & 0xffff
+				d[i+2] = a << 16
+			}
+			{
+				a := a[i+3] & 0xffff
+				d[i+3] = a << 16
+			}
 		}
 	}},
 	"v_pack_b32_f16": {types: []elem{b32, f16, f16}, narrow: func(d, a, b, _ *Vec) {
-		for i := range d {
-			a, b := uint16(a[i]), uint16(b[i])
-			d[i] = uint32(a) | uint32(b)<<16
+		_, _, _ = d[0], a[0], b[0]
+		for i := 0; i < Lanes; i += 4 {
+			{
+				a, b := uint16(a[i]), uint16(b[i])
+				d[i] = uint32(a) | uint32(b)<<16
+			}
+			{
+				a, b := uint16(a[i+1]), uint16(b[i+1])
+				d[i+1] = uint32(a) | uint32(b)<<16
+			}
+			{
+				a, b := uint16(a[i+2]), uint16(b[i+2])
+				d[i+2] = uint32(a) | uint32(b)<<16
+			}
+			{
+				a, b := uint16(a[i+3]), uint16(b[i+3])
+				d[i+3] = uint32(a) | uint32(b)<<16
+			}
 		}
 	}},
 	"v_add_f16": {types: []elem{f16, f16, f16}, narrow: func(d, a, b, _ *Vec) {
-		for i := range d {
-			a, b := fromHalf(a[i]), fromHalf(b[i])
-			d[i] = toHalf(a + b)
+		_, _, _ = d[0], a[0], b[0]
+		for i := 0; i < Lanes; i += 4 {
+			{
+				a, b := fromHalf(a[i]), fromHalf(b[i])
+				d[i] = toHalf(a + b)
+			}
+			{
+				a, b := fromHalf(a[i+1]), fromHalf(b[i+1])
+				d[i+1] = toHalf(a + b)
+			}
+			{
+				a, b := fromHalf(a[i+2]), fromHalf(b[i+2])
+				d[i+2] = toHalf(a + b)
+			}
+			{
+				a, b := fromHalf(a[i+3]), fromHalf(b[i+3])
+				d[i+3] = toHalf(a + b)
+			}
 		}
 	}},
 	"v_sub_f16": {types: []elem{f16, f16, f16}, narrow: func(d, a, b, _ *Vec) {
-		for i := range d {
-			a, b := fromHalf(a[i]), fromHalf(b[i])
-			d[i] = toHalf(a - b)
+		_, _, _ = d[0], a[0], b[0]
+		for i := 0; i < Lanes; i += 4 {
+			{
+				a, b := fromHalf(a[i]), fromHalf(b[i])
+				d[i] = toHalf(a - b)
+			}
+			{
+				a, b := fromHalf(a[i+1]), fromHalf(b[i+1])
+				d[i+1] = toHalf(a - b)
+			}
+			{
+				a, b := fromHalf(a[i+2]), fromHalf(b[i+2])
+				d[i+2] = toHalf(a - b)
+			}
+			{
+				a, b := fromHalf(a[i+3]), fromHalf(b[i+3])
+				d[i+3] = toHalf(a - b)
+			}
 		}
 	}},
 	"v_subrev_f16": {types: []elem{f16, f16, f16}, narrow: func(d, a, b, _ *Vec) {
-		for i := range d {
-			a, b := fromHalf(a[i]), fromHalf(b[i])
-			d[i] = toHalf(b - a)
+		_, _, _ = d[0], a[0], b[0]
+		for i := 0; i < Lanes; i += 4 {
+			{
+				a, b := fromHalf(a[i]), fromHalf(b[i])
+				d[i] = toHalf(b - a)
+			}
+			{
+				a, b := fromHalf(a[i+1]), fromHalf(b[i+1])
+				d[i+1] = toHalf(b - a)
+			}
+			{
+				a, b := fromHalf(a[i+2]), fromHalf(b[i+2])
+				d[i+2] = toHalf(b - a)
+			}
+			{
+				a, b := fromHalf(a[i+3]), fromHalf(b[i+3])
+				d[i+3] = toHalf(b - a)
+			}
 		}
 	}},
 	"v_mul_f16": {types: []elem{f16, f16, f16}, narrow: func(d, a, b, _ *Vec) {
-		for i := range d {
-			a, b := fromHalf(a[i]), fromHalf(b[i])
-			d[i] = toHalf(a * b)
+		_, _, _ = d[0], a[0], b[0]
+		for i := 0; i < Lanes; i += 4 {
+			{
+				a, b := fromHalf(a[i]), fromHalf(b[i])
+				d[i] = toHalf(a * b)
+			}
+			{
+				a, b := fromHalf(a[i+1]), fromHalf(b[i+1])
+				d[i+1] = toHalf(a * b)
+			}
+			{
+				a, b := fromHalf(a[i+2]), fromHalf(b[i+2])
+				d[i+2] = toHalf(a * b)
+			}
+			{
+				a, b := fromHalf(a[i+3]), fromHalf(b[i+3])
+				d[i+3] = toHalf(a * b)
+			}
 		}
 	}},
 	"v_max_f16": {types: []elem{f16, f16, f16}, narrow: func(d, a, b, _ *Vec) {
-		for i := range d {
-			a, b := uint16(a[i]), uint16(b[i])
-			d[i] = uint32(uint16(max16(a, b)))
+		_, _, _ = d[0], a[0], b[0]
+		for i := 0; i < Lanes; i += 4 {
+			{
+				a, b := uint16(a[i]), uint16(b[i])
+				d[i] = uint32(uint16(max16(a, b)))
+			}
+			{
+				a, b := uint16(a[i+1]), uint16(b[i+1])
+				d[i+1] = uint32(uint16(max16(a, b)))
+			}
+			{
+				a, b := uint16(a[i+2]), uint16(b[i+2])
+				d[i+2] = uint32(uint16(max16(a, b)))
+			}
+			{
+				a, b := uint16(a[i+3]), uint16(b[i+3])
+				d[i+3] = uint32(uint16(max16(a, b)))
+			}
 		}
 	}},
 	"v_min_f16": {types: []elem{f16, f16, f16}, narrow: func(d, a, b, _ *Vec) {
-		for i := range d {
-			a, b := uint16(a[i]), uint16(b[i])
-			d[i] = uint32(uint16(min16(a, b)))
+		_, _, _ = d[0], a[0], b[0]
+		for i := 0; i < Lanes; i += 4 {
+			{
+				a, b := uint16(a[i]), uint16(b[i])
+				d[i] = uint32(uint16(min16(a, b)))
+			}
+			{
+				a, b := uint16(a[i+1]), uint16(b[i+1])
+				d[i+1] = uint32(uint16(min16(a, b)))
+			}
+			{
+				a, b := uint16(a[i+2]), uint16(b[i+2])
+				d[i+2] = uint32(uint16(min16(a, b)))
+			}
+			{
+				a, b := uint16(a[i+3]), uint16(b[i+3])
+				d[i+3] = uint32(uint16(min16(a, b)))
+			}
 		}
 	}},
 	"v_max3_f16": {types: []elem{f16, f16, f16, f16}, narrow: func(d, a, b, c *Vec) {
-		for i := range d {
-			a, b, c := uint16(a[i]), uint16(b[i]), uint16(c[i])
-			d[i] = uint32(uint16(max16(max16(a, b), c)))
+		_, _, _, _ = d[0], a[0], b[0], c[0]
+		for i := 0; i < Lanes; i += 4 {
+			{
+				a, b, c := uint16(a[i]), uint16(b[i]), uint16(c[i])
+				d[i] = uint32(uint16(max16(max16(a, b), c)))
+			}
+			{
+				a, b, c := uint16(a[i+1]), uint16(b[i+1]), uint16(c[i+1])
+				d[i+1] = uint32(uint16(max16(max16(a, b), c)))
+			}
+			{
+				a, b, c := uint16(a[i+2]), uint16(b[i+2]), uint16(c[i+2])
+				d[i+2] = uint32(uint16(max16(max16(a, b), c)))
+			}
+			{
+				a, b, c := uint16(a[i+3]), uint16(b[i+3]), uint16(c[i+3])
+				d[i+3] = uint32(uint16(max16(max16(a, b), c)))
+			}
 		}
 	}},
 	"v_min3_f16": {types: []elem{f16, f16, f16, f16}, narrow: func(d, a, b, c *Vec) {
-		for i := range d {
-			a, b, c := uint16(a[i]), uint16(b[i]), uint16(c[i])
-			d[i] = uint32(uint16(min16(min16(a, b), c)))
+		_, _, _, _ = d[0], a[0], b[0], c[0]
+		for i := 0; i < Lanes; i += 4 {
+			{
+				a, b, c := uint16(a[i]), uint16(b[i]), uint16(c[i])
+				d[i] = uint32(uint16(min16(min16(a, b), c)))
+			}
+			{
+				a, b, c := uint16(a[i+1]), uint16(b[i+1]), uint16(c[i+1])
+				d[i+1] = uint32(uint16(min16(min16(a, b), c)))
+			}
+			{
+				a, b, c := uint16(a[i+2]), uint16(b[i+2]), uint16(c[i+2])
+				d[i+2] = uint32(uint16(min16(min16(a, b), c)))
+			}
+			{
+				a, b, c := uint16(a[i+3]), uint16(b[i+3]), uint16(c[i+3])
+				d[i+3] = uint32(uint16(min16(min16(a, b), c)))
+			}
 		}
 	}},
 	"v_med3_f16": {types: []elem{f16, f16, f16, f16}, narrow: func(d, a, b, c *Vec) {
-		for i := range d {
-			a, b, c := uint16(a[i]), uint16(b[i]), uint16(c[i])
-			d[i] = uint32(uint16(med16(a, b, c)))
+		_, _, _, _ = d[0], a[0], b[0], c[0]
+		for i := 0; i < Lanes; i += 4 {
+			{
+				a, b, c := uint16(a[i]), uint16(b[i]), uint16(c[i])
+				d[i] = uint32(uint16(med16(a, b, c)))
+			}
+			{
+				a, b, c := uint16(a[i+1]), uint16(b[i+1]), uint16(c[i+1])
+				d[i+1] = uint32(uint16(med16(a, b, c)))
+			}
+			{
+				a, b, c := uint16(a[i+2]), uint16(b[i+2]), uint16(c[i+2])
+				d[i+2] = uint32(uint16(med16(a, b, c)))
+			}
+			{
+				a, b, c := uint16(a[i+3]), uint16(b[i+3]), uint16(c[i+3])
+				d[i+3] = uint32(uint16(med16(a, b, c)))
+			}
 		}
 	}},
 	"v_fma_f16": {types: []elem{f16, f16, f16, f16}, narrow: func(d, a, b, c *Vec) {
-		for i := range d {
-			a, b, c := fromHalf(a[i]), fromHalf(b[i]), fromHalf(c[i])
-			d[i] = uint32(uint16(fma16(a, b, c)))
+		_, _, _, _ = d[0], a[0], b[0], c[0]
+		for i := 0; i < Lanes; i += 4 {
+			{
+				a, b, c := fromHalf(a[i]), fromHalf(b[i]), fromHalf(c[i])
+				d[i] = uint32(uint16(fma16(a, b, c)))
+			}
+			{
+				a, b, c := fromHalf(a[i+1]), fromHalf(b[i+1]), fromHalf(c[i+1])
+				d[i+1] = uint32(uint16(fma16(a, b, c)))
+			}
+			{
+				a, b, c := fromHalf(a[i+2]), fromHalf(b[i+2]), fromHalf(c[i+2])
+				d[i+2] = uint32(uint16(fma16(a, b, c)))
+			}
+			{
+				a, b, c := fromHalf(a[i+3]), fromHalf(b[i+3]), fromHalf(c[i+3])
+				d[i+3] = uint32(uint16(fma16(a, b, c)))
+			}
 		}
 	}},
 	"v_div_fixup_f16": {types: []elem{f16, f16, f16, f16}, narrow: func(d, a, b, c *Vec) {
-		for i := range d {
-			a, b, c := uint16(a[i]), uint16(b[i]), uint16(c[i])
-			d[i] = uint32(uint16(divFixup16(a, b, c)))
+		_, _, _, _ = d[0], a[0], b[0], c[0]
+		for i := 0; i < Lanes; i += 4 {
+			{
+				a, b, c := uint16(a[i]), uint16(b[i]), uint16(c[i])
+				d[i] = uint32(uint16(divFixup16(a, b, c)))
+			}
+			{
+				a, b, c := uint16(a[i+1]), uint16(b[i+1]), uint16(c[i+1])
+				d[i+1] = uint32(uint16(divFixup16(a, b, c)))
+			}
+			{
+				a, b, c := uint16(a[i+2]), uint16(b[i+2]), uint16(c[i+2])
+				d[i+2] = uint32(uint16(divFixup16(a, b, c)))
+			}
+			{
+				a, b, c := uint16(a[i+3]), uint16(b[i+3]), uint16(c[i+3])
+				d[i+3] = uint32(uint16(divFixup16(a, b, c)))
+			}
 		}
 	}},
 	"v_ldexp_f16": {types: []elem{f16, f16, b16}, narrow: func(d, a, b, _ *Vec) {
-		for i := range d {
-			a, b := fromHalf(a[i]), int16(b[i])
-			d[i] = toHalf(ldexp32(a, int32(b)))
+		_, _, _ = d[0], a[0], b[0]
+		for i := 0; i < Lanes; i += 4 {
+			{
+				a, b := fromHalf(a[i]), int16(b[i])
+				d[i] = toHalf(ldexp32(a, int32(b)))
+			}
+			{
+				a, b := fromHalf(a[i+1]), int16(b[i+1])
+				d[i+1] = toHalf(ldexp32(a, int32(b)))
+			}
+			{
+				a, b := fromHalf(a[i+2]), int16(b[i+2])
+				d[i+2] = toHalf(ldexp32(a, int32(b)))
+			}
+			{
+				a, b := fromHalf(a[i+3]), int16(b[i+3])
+				d[i+3] = toHalf(ldexp32(a, int32(b)))
+			}
 		}
 	}},
 	"v_rcp_f16": {types: []elem{f16, f16}, narrow: func(d, a, _, _ *Vec) {
-		for i := range d {
-			a := fromHalf(a[i])
-			d[i] = toHalf(1 / a)
+		_, _ = d[0], a[0]
+		for i := 0; i < Lanes; i += 4 {
+			{
+				a := fromHalf(a[i])
+				d[i] = toHalf(1 / a)
+			}
+			{
+				a := fromHalf(a[i+1])
+				d[i+1] = toHalf(1 / a)
+			}
+			{
+				a := fromHalf(a[i+2])
+				d[i+2] = toHalf(1 / a)
+			}
+			{
+				a := fromHalf(a[i+3])
+				d[i+3] = toHalf(1 / a)
+			}
 		}
 	}},
 	"v_sqrt_f16": {types: []elem{f16, f16}, narrow: func(d, a, _, _ *Vec) {
-		for i := range d {
-			a := fromHalf(a[i])
-			d[i] = toHalf(float32(math.Sqrt(float64(a))))
+		_, _ = d[0], a[0]
+		for i := 0; i < Lanes; i += 4 {
+			{
+				a := fromHalf(a[i])
+				d[i] = toHalf(float32(math.Sqrt(float64(a))))
+			}
+			{
+				a := fromHalf(a[i+1])
+				d[i+1] = toHalf(float32(math.Sqrt(float64(a))))
+			}
+			{
+				a := fromHalf(a[i+2])
+				d[i+2] = toHalf(float32(math.Sqrt(float64(a))))
+			}
+			{
+				a := fromHalf(a[i+3])
+				d[i+3] = toHalf(float32(math.Sqrt(float64(a))))
+			}
 		}
 	}},
 	"v_rsq_f16": {types: []elem{f16, f16}, narrow: func(d, a, _, _ *Vec) {
-		for i := range d {
-			a := fromHalf(a[i])
-			d[i] = uint32(uint16(halfOf(1 / math.Sqrt(float64(a)))))
+		_, _ = d[0], a[0]
+		for i := 0; i < Lanes; i += 4 {
+			{
+				a := fromHalf(a[i])
+				d[i] = uint32(uint16(halfOf(1 / math.Sqrt(float64(a)))))
+			}
+			{
+				a := fromHalf(a[i+1])
+				d[i+1] = uint32(uint16(halfOf(1 / math.Sqrt(float64(a)))))
+			}
+			{
+				a := fromHalf(a[i+2])
+				d[i+2] = uint32(uint16(halfOf(1 / math.Sqrt(float64(a)))))
+			}
+			{
+				a := fromHalf(a[i+3])
+				d[i+3] = uint32(uint16(halfOf(1 / math.Sqrt(float64(a)))))
+			}
 		}
 	}},
 	"v_exp_f16": {types: []elem{f16, f16}, narrow: func(d, a, _, _ *Vec) {
-		for i := range d {
-			a := fromHalf(a[i])
-			d[i] = uint32(uint16(halfOf(math.Exp2(float64(a)))))
+		_, _ = d[0], a[0]
+		for i := 0; i < Lanes; i += 4 {
+			{
+				a := fromHalf(a[i])
+				d[i] = uint32(uint16(halfOf(math.Exp2(float64(a)))))
+			}
+			{
+				a := fromHalf(a[i+1])
+				d[i+1] = uint32(uint16(halfOf(math.Exp2(float64(a)))))
+			}
+			{
+				a := fromHalf(a[i+2])
+				d[i+2] = uint32(uint16(halfOf(math.Exp2(float64(a)))))
+			}
+			{
+				a := fromHalf(a[i+3])
+				d[i+3] = uint32(uint16(halfOf(math.Exp2(float64(a)))))
+			}
 		}
 	}},
 	"v_log_f16": {types: []elem{f16, f16}, narrow: func(d, a, _, _ *Vec) {
-		for i := range d {
-			a := fromHalf(a[i])
-			d[i] = uint32(uint16(halfOf(math.Log2(float64(a)))))
+		_, _ = d[0], a[0]
+		for i := 0; i < Lanes; i += 4 {
+			{
+				a := fromHalf(a[i])
+				d[i] = uint32(uint16(halfOf(math.Log2(float64(a)))))
+			}
+			{
+				a := fromHalf(a[i+1])
+				d[i+1] = uint32(uint16(halfOf(math.Log2(float64(a)))))
+			}
+			{
+				a := fromHalf(a[i+2])
+				d[i+2] = uint32(uint16(halfOf(math.Log2(float64(a)))))
+			}
+			{
+				a := fromHalf(a[i+3])
+				d[i+3] = uint32(uint16(halfOf(math.Log2(float64(a)))))
+			}
 		}
 	}},
 	"v_sin_f16": {types: []elem{f16, f16}, narrow: func(d, a, _, _ *Vec) {
-		for i := range d {
-			a := fromHalf(a[i])
-			d[i] = uint32(uint16(halfOf(sinTurns(float64(a)))))
+		_, _ = d[0], a[0]
+		for i := 0; i < Lanes; i += 4 {
+			{
+				a := fromHalf(a[i])
+				d[i] = uint32(uint16(halfOf(sinTurns(float64(a)))))
+			}
+			{
+				a := fromHalf(a[i+1])
+				d[i+1] = uint32(uint16(halfOf(sinTurns(float64(a)))))
+			}
+			{
+				a := fromHalf(a[i+2])
+				d[i+2] = uint32(uint16(halfOf(sinTurns(float64(a)))))
+			}
+			{
+				a := fromHalf(a[i+3])
+				d[i+3] = uint32(uint16(halfOf(sinTurns(float64(a)))))
+			}
 		}
 	}},
 	"v_cos_f16": {types: []elem{f16, f16}, narrow: func(d, a, _, _ *Vec) {
-		for i := range d {
-			a := fromHalf(a[i])
-			d[i] = uint32(uint16(halfOf(cosTurns(float64(a)))))
+		_, _ = d[0], a[0]
+		for i := 0; i < Lanes; i += 4 {
+			{
+				a := fromHalf(a[i])
+				d[i] = uint32(uint16(halfOf(cosTurns(float64(a)))))
+			}
+			{
+				a := fromHalf(a[i+1])
+				d[i+1] = uint32(uint16(halfOf(cosTurns(float64(a)))))
+			}
+			{
+				a := fromHalf(a[i+2])
+				d[i+2] = uint32(uint16(halfOf(cosTurns(float64(a)))))
+			}
+			{
+				a := fromHalf(a[i+3])
+				d[i+3] = uint32(uint16(halfOf(cosTurns(float64(a)))))
+			}
 		}
 	}},
 	"v_floor_f16": {types: []elem{f16, f16}, narrow: func(d, a, _, _ *Vec) {
-		for i := range d {
-			a := fromHalf(a[i])
-			d[i] = toHalf(float32(math.Floor(float64(a))))
+		_, _ = d[0], a[0]
+		for i := 0; i < Lanes; i += 4 {
+			{
+				a := fromHalf(a[i])
+				d[i] = toHalf(float32(math.Floor(float64(a))))
+			}
+			{
+				a := fromHalf(a[i+1])
+				d[i+1] = toHalf(float32(math.Floor(float64(a))))
+			}
+			{
+				a := fromHalf(a[i+2])
+				d[i+2] = toHalf(float32(math.Floor(float64(a))))
+			}
+			{
+				a := fromHalf(a[i+3])
+				d[i+3] = toHalf(float32(math.Floor(float64(a))))
+			}
 		}
 	}},
 	"v_ceil_f16": {types: []elem{f16, f16}, narrow: func(d, a, _, _ *Vec) {
-		for i := range d {
-			a := fromHalf(a[i])
-			d[i] = toHalf(float32(math.Ceil(float64(a))))
+		_, _ = d[0], a[0]
+		for i := 0; i < Lanes; i += 4 {
+			{
+				a := fromHalf(a[i])
+				d[i] = toHalf(float32(math.Ceil(float64(a))))
+			}
+			{
+				a := fromHalf(a[i+1])
+				d[i+1] = toHalf(float32(math.Ceil(float64(a))))
+			}
+			{
+				a := fromHalf(a[i+2])
+				d[i+2] = toHalf(float32(math.Ceil(float64(a))))
+			}
+			{
+				a := fromHalf(a[i+3])
+				d[i+3] = toHalf(float32(math.Ceil(float64(a))))
+			}
 		}
 	}},
 	"v_trunc_f16": {types: []elem{f16, f16}, narrow: func(d, a, _, _ *Vec) {
-		for i := range d {
-			a := fromHalf(a[i])
-			d[i] = toHalf(float32(math.Trunc(float64(a))))
+		_, _ = d[0], a[0]
+		for i := 0; i < Lanes; i += 4 {
+			{
+				a := fromHalf(a[i])
+				d[i] = toHalf(float32(math.Trunc(float64(a))))
+			}
+			{
+				a := fromHalf(a[i+1])
+				d[i+1] = toHalf(float32(math.Trunc(float64(a))))
+			}
+			{
+				a := fromHalf(a[i+2])
+				d[i+2] = toHalf(float32(math.Trunc(float64(a))))
+			}
+			{
+				a := fromHalf(a[i+3])
+				d[i+3] = toHalf(float32(math.Trunc(float64(a))))
+			}
 		}
 	}},
 	"v_rndne_f16": {types: []elem{f16, f16}, narrow: func(d, a, _, _ *Vec) {
-		for i := range d {
-			a := fromHalf(a[i])
-			d[i] = toHalf(float32(math.RoundToEven(float64(a))))
+		_, _ = d[0], a[0]
+		for i := 0; i < Lanes; i += 4 {
+			{
+				a := fromHalf(a[i])
+				d[i] = toHalf(float32(math.RoundToEven(float64(a))))
+			}
+			{
+				a := fromHalf(a[i+1])
+				d[i+1] = toHalf(float32(math.RoundToEven(float64(a))))
+			}
+			{
+				a := fromHalf(a[i+2])
+				d[i+2] = toHalf(float32(math.RoundToEven(float64(a))))
+			}
+			{
+				a := fromHalf(a[i+3])
+				d[i+3] = toHalf(float32(math.RoundToEven(float64(a))))
+			}
 		}
 	}},
 	"v_fract_f16": {types: []elem{f16, f16}, narrow: func(d, a, _, _ *Vec) {
-		for i := range d {
-			a := fromHalf(a[i])
-			d[i] = uint32(uint16(fract16(a)))
+		_, _ = d[0], a[0]
+		for i := 0; i < Lanes; i += 4 {
+			{
+				a := fromHalf(a[i])
+				d[i] = uint32(uint16(fract16(a)))
+			}
+			{
+				a := fromHalf(a[i+1])
+				d[i+1] = uint32(uint16(fract16(a)))
+			}
+			{
+				a := fromHalf(a[i+2])
+				d[i+2] = uint32(uint16(fract16(a)))
+			}
+			{
+				a := fromHalf(a[i+3])
+				d[i+3] = uint32(uint16(fract16(a)))
+			}
 		}
 	}},
 	"v_frexp_mant_f16": {types: []elem{f16, f16}, narrow: func(d, a, _, _ *Vec) {
-		for i := range d {
-			a := fromHalf(a[i])
-			d[i] = toHalf(frexpMant32(a))
+		_, _ = d[0], a[0]
+		for i := 0; i < Lanes; i += 4 {
+			{
+				a := fromHalf(a[i])
+				d[i] = toHalf(frexpMant32(a))
+			}
+			{
+				a := fromHalf(a[i+1])
+				d[i+1] = toHalf(frexpMant32(a))
+			}
+			{
+				a := fromHalf(a[i+2])
+				d[i+2] = toHalf(frexpMant32(a))
+			}
+			{
+				a := fromHalf(a[i+3])
+				d[i+3] = toHalf(frexpMant32(a))
+			}
 		}
 	}},
 	"v_frexp_exp_i16_f16": {types: []elem{b16, f16}, narrow: func(d, a, _, _ *Vec) {
-		for i := range d {
-			a := fromHalf(a[i])
-			d[i] = uint32(uint16(int16(frexpExp(float64(a)))))
+		_, _ = d[0], a[0]
+		for i := 0; i < Lanes; i += 4 {
+			{
+				a := fromHalf(a[i])
+				d[i] = uint32(uint16(int16(frexpExp(float64(a)))))
+			}
+			{
+				a := fromHalf(a[i+1])
+				d[i+1] = uint32(uint16(int16(frexpExp(float64(a)))))
+			}
+			{
+				a := fromHalf(a[i+2])
+				d[i+2] = uint32(uint16(int16(frexpExp(float64(a)))))
+			}
+			{
+				a := fromHalf(a[i+3])
+				d[i+3] = uint32(uint16(int16(frexpExp(float64(a)))))
+			}
 		}
 	}},
 	"v_cvt_f16_u16": {types: []elem{f16, b16}, narrow: func(d, a, _, _ *Vec) {
-		for i := range d {
-			a := uint16(a[i])
-			d[i] = toHalf(float32(a))
+		_, _ = d[0], a[0]
+		for i := 0; i < Lanes; i += 4 {
+			{
+				a := uint16(a[i])
+				d[i] = toHalf(float32(a))
+			}
+			{
+				a := uint16(a[i+1])
+				d[i+1] = toHalf(float32(a))
+			}
+			{
+				a := uint16(a[i+2])
+				d[i+2] = toHalf(float32(a))
+			}
+			{
+				a := uint16(a[i+3])
+				d[i+3] = toHalf(float32(a))
+			}
 		}
 	}},
 	"v_cvt_f16_i16": {types: []elem{f16, b16}, narrow: func(d, a, _, _ *Vec) {
-		for i := range d {
-			a := int16(a[i])
-			d[i] = toHalf(float32(a))
+		_, _ = d[0], a[0]
+		for i := 0; i < Lanes; i += 4 {
+			{
+				a := int16(a[i])
+				d[i] = toHalf(float32(a))
+			}
+			{
+				a := int16(a[i+1])
+				d[i+1] = toHalf(float32(a))
+			}
+			{
+				a := int16(a[i+2])
+				d[i+2] = toHalf(float32(a))
+			}
+			{
+				a := int16(a[i+3])
+				d[i+3] = toHalf(float32(a))
+			}
 		}
 	}},
 	"v_cvt_u16_f16": {types: []elem{b16, f16}, narrow: func(d, a, _, _ *Vec) {
-		for i := range d {
-			a := fromHalf(a[i])
-			d[i] = uint32(uint16(toU16(a)))
+		_, _ = d[0], a[0]
+		for i := 0; i < Lanes; i += 4 {
+			{
+				a := fromHalf(a[i])
+				d[i] = uint32(uint16(toU16(a)))
+			}
+			{
+				a := fromHalf(a[i+1])
+				d[i+1] = uint32(uint16(toU16(a)))
+			}
+			{
+				a := fromHalf(a[i+2])
+				d[i+2] = uint32(uint16(toU16(a)))
+			}
+			{
+				a := fromHalf(a[i+3])
+				d[i+3] = uint32(uint16(toU16(a)))
+			}
 		}
 	}},
 	"v_cvt_i16_f16": {types: []elem{b16, f16}, narrow: func(d, a, _, _ *Vec) {
-		for i := range d {
-			a := fromHalf(a[i])
-			d[i] = uint32(uint16(toI16(a)))
+		_, _ = d[0], a[0]
+		for i := 0; i < Lanes; i += 4 {
+			{
+				a := fromHalf(a[i])
+				d[i] = uint32(uint16(toI16(a)))
+			}
+			{
+				a := fromHalf(a[i+1])
+				d[i+1] = uint32(uint16(toI16(a)))
+			}
+			{
+				a := fromHalf(a[i+2])
+				d[i+2] = uint32(uint16(toI16(a)))
+			}
+			{
+				a := fromHalf(a[i+3])
+				d[i+3] = uint32(uint16(toI16(a)))
+			}
 		}
 	}},
 	"v_add_u16": {types: []elem{b16, b16, b16}, narrow: func(d, a, b, _ *Vec) {
-		for i := range d {
-			a, b := uint16(a[i]), uint16(b[i])
-			d[i] = uint32(uint16(a + b))
+		_, _, _ = d[0], a[0], b[0]
+		for i := 0; i < Lanes; i += 4 {
+			{
+				a, b := uint16(a[i]), uint16(b[i])
+				d[i] = uint32(uint16(a + b))
+			}
+			{
+				a, b := uint16(a[i+1]), uint16(b[i+1])
+				d[i+1] = uint32(uint16(a + b))
+			}
+			{
+				a, b := uint16(a[i+2]), uint16(b[i+2])
+				d[i+2] = uint32(uint16(a + b))
+			}
+			{
+				a, b := uint16(a[i+3]), uint16(b[i+3])
+				d[i+3] = uint32(uint16(a + b))
+			}
 		}
 	}, narrowSaturated: func(d, a, b, _ *Vec) {
-		for i := range d {
-			a, b := uint16(a[i]), uint16(b[i])
-			d[i] = uint32(uint16(uint16(min(uint32(a)+uint32(b), 0xffff))))
+		_, _, _ = d[0], a[0], b[0]
+		for i := 0; i < Lanes; i += 4 {
+			{
+				a, b := uint16(a[i]), uint16(b[i])
+				d[i] = uint32(uint16(uint16(min(uint32(a)+uint32(b), 0xffff))))
+			}
+			{
+				a, b := uint16(a[i+1]), uint16(b[i+1])
+				d[i+1] = uint32(uint16(uint16(min(uint32(a)+uint32(b), 0xffff))))
+			}
+			{
+				a, b := uint16(a[i+2]), uint16(b[i+2])
+				d[i+2] = uint32(uint16(uint16(min(uint32(a)+uint32(b), 0xffff))))
+			}
+			{
+				a, b := uint16(a[i+3]), uint16(b[i+3])
+				d[i+3] = uint32(uint16(uint16(min(uint32(a)+uint32(b), 0xffff))))
+			}
 		}
 	}},
 	"v_sub_u16": {types: []elem{b16, b16, b16}, narrow: func(d, a, b, _ *Vec) {
-		for i := range d {
-			a, b := uint16(a[i]), uint16(b[i])
-			d[i] = uint32(uint16(a - b))
+		_, _, _ = d[0], a[0], b[0]
+		for i := 0; i < Lanes; i += 4 {
+			{
+				a, b := uint16(a[i]), uint16(b[i])
+				d[i] = uint32(uint16(a - b))
+			}
+			{
+				a, b := uint16(a[i+1]), uint16(b[i+1])
+				d[i+1] = uint32(uint16(a - b))
+			}
+			{
+				a, b := uint16(a[i+2]), uint16(b[i+2])
+				d[i+2] = uint32(uint16(a - b))
+			}
+			{
+				a, b := uint16(a[i+3]), uint16(b[i+3])
+				d[i+3] = uint32(uint16(a - b))
+			}
 		}
 	}, narrowSaturated: func(d, a, b, _ *Vec) {
-		for i := range d {
-			a, b := uint16(a[i]), uint16(b[i])
-			d[i] = uint32(uint16(a - min(a, b)))
+		_, _, _ = d[0], a[0], b[0]
+		for i := 0; i < Lanes; i += 4 {
+			{
+				a, b := uint16(a[i]), uint16(b[i])
+				d[i] = uint32(uint16(a - min(a, b)))
+			}
+			{
+				a, b := uint16(a[i+1]), uint16(b[i+1])
+				d[i+1] = uint32(uint16(a - min(a, b)))
+			}
+			{
+				a, b := uint16(a[i+2]), uint16(b[i+2])
+				d[i+2] = uint32(uint16(a - min(a, b)))
+			}
+			{
+				a, b := uint16(a[i+3]), uint16(b[i+3])
+				d[i+3] = uint32(uint16(a - min(a, b)))
+			}
 		}
 	}},
 	"v_subrev_u16": {types: []elem{b16, b16, b16}, narrow: func(d, a, b, _ *Vec) {
-		for i := range d {
-			a, b := uint16(a[i]), uint16(b[i])
-			d[i] = uint32(uint16(b - a))
+		_, _, _ = d[0], a[0], b[0]
+		for i := 0; i < Lanes; i += 4 {
+			{
+				a, b := uint16(a[i]), uint16(b[i])
+				d[i] = uint32(uint16(b - a))
+			}
+			{
+				a, b := uint16(a[i+1]), uint16(b[i+1])
+				d[i+1] = uint32(uint16(b - a))
+			}
+			{
+				a, b := uint16(a[i+2]), uint16(b[i+2])
+				d[i+2] = uint32(uint16(b - a))
+			}
+			{
+				a, b := uint16(a[i+3]), uint16(b[i+3])
+				d[i+3] = uint32(uint16(b - a))
+			}
 		}
 	}, narrowSaturated: func(d, a, b, _ *Vec) {
-		for i := range d {
-			a, b := uint16(a[i]), uint16(b[i])
-			d[i] = uint32(uint16(b - min(a, b)))
+		_, _, _ = d[0], a[0], b[0]
+		for i := 0; i < Lanes; i += 4 {
+			{
+				a, b := uint16(a[i]), uint16(b[i])
+				d[i] = uint32(uint16(b - min(a, b)))
+			}
+			{
+				a, b := uint16(a[i+1]), uint16(b[i+1])
+				d[i+1] = uint32(uint16(b - min(a, b)))
+			}
+			{
+				a, b := uint16(a[i+2]), uint16(b[i+2])
+				d[i+2] = uint32(uint16(b - min(a, b)))
+			}
+			{
+				a, b := uint16(a[i+3]), uint16(b[i+3])
+				d[i+3] = uint32(uint16(b - min(a, b)))
+			}
 		}
 	}},
 	"v_add_i16": {types: []elem{b16, b16, b16}, narrow: func(d, a, b, _ *Vec) {
-		for i := range d {
-			a, b := int16(a[i]), int16(b[i])
-			d[i] = uint32(uint16(a + b))
+		_, _, _ = d[0], a[0], b[0]
+		for i := 0; i < Lanes; i += 4 {
+			{
+				a, b := int16(a[i]), int16(b[i])
+				d[i] = uint32(uint16(a + b))
+			}
+			{
+				a, b := int16(a[i+1]), int16(b[i+1])
+				d[i+1] = uint32(uint16(a + b))
+			}
+			{
+				a, b := int16(a[i+2]), int16(b[i+2])
+				d[i+2] = uint32(uint16(a + b))
+			}
+			{
+				a, b := int16(a[i+3]), int16(b[i+3])
+				d[i+3] = uint32(uint16(a + b))
+			}
 		}
 	}, narrowSaturated: func(d, a, b, _ *Vec) {
-		for i := range d {
-			a, b := int16(a[i]), int16(b[i])
-			d[i] = uint32(uint16(clampI16(int32(a) + int32(b))))
+		_, _, _ = d[0], a[0], b[0]
+		for i := 0; i < Lanes; i += 4 {
+			{
+				a, b := int16(a[i]), int16(b[i])
+				d[i] = uint32(uint16(clampI16(int32(a) + int32(b))))
+			}
+			{
+				a, b := int16(a[i+1]), int16(b[i+1])
+				d[i+1] = uint32(uint16(clampI16(int32(a) + int32(b))))
+			}
+			{
+				a, b := int16(a[i+2]), int16(b[i+2])
+				d[i+2] = uint32(uint16(clampI16(int32(a) + int32(b))))
+			}
+			{
+				a, b := int16(a[i+3]), int16(b[i+3])
+				d[i+3] = uint32(uint16(clampI16(int32(a) + int32(b))))
+			}
 		}
 	}},
 	"v_sub_i16": {types: []elem{b16, b16, b16}, narrow: func(d, a, b, _ *Vec) {
-		for i := range d {
-			a, b := int16(a[i]), int16(b[i])
-			d[i] = uint32(uint16(a - b))
+		_, _, _ = d[0], a[0], b[0]
+		for i := 0; i < Lanes; i += 4 {
+			{
+				a, b := int16(a[i]), int16(b[i])
+				d[i] = uint32(uint16(a - b))
+			}
+			{
+				a, b := int16(a[i+1]), int16(b[i+1])
+				d[i+1] = uint32(uint16(a - b))
+			}
+			{
+				a, b := int16(a[i+2]), int16(b[i+2])
+				d[i+2] = uint32(uint16(a - b))
+			}
+			{
+				a, b := int16(a[i+3]), int16(b[i+3])
+				d[i+3] = uint32(uint16(a - b))
+			}
 		}
 	}, narrowSaturated: func(d, a, b, _ *Vec) {
-		for i := range d {
-			a, b := int16(a[i]), int16(b[i])
-			d[i] = uint32(uint16(clampI16(int32(a) - int32(b))))
+		_, _, _ = d[0], a[0], b[0]
+		for i := 0; i < Lanes; i += 4 {
+			{
+				a, b := int16(a[i]), int16(b[i])
+				d[i] = uint32(uint16(clampI16(int32(a) - int32(b))))
+			}
+			{
+				a, b := int16(a[i+1]), int16(b[i+1])
+				d[i+1] = uint32(uint16(clampI16(int32(a) - int32(b))))
+			}
+			{
+				a, b := int16(a[i+2]), int16(b[i+2])
+				d[i+2] = uint32(uint16(clampI16(int32(a) - int32(b))))
+			}
+			{
+				a, b := int16(a[i+3]), int16(b[i+3])
+				d[i+3] = uint32(uint16(clampI16(int32(a) - int32(b))))
+			}
 		}
 	}},
 	"v_mul_lo_u16": {types: []elem{b16, b16, b16}, narrow: func(d, a, b, _ *Vec) {
-		for i := range d {
-			a, b := uint16(a[i]), uint16(b[i])
-			d[i] = uint32(uint16(a * b))
+		_, _, _ = d[0], a[0], b[0]
+		for i := 0; i < Lanes; i += 4 {
+			{
+				a, b := uint16(a[i]), uint16(b[i])
+				d[i] = uint32(uint16(a * b))
+			}
+			{
+				a, b := uint16(a[i+1]), uint16(b[i+1])
+				d[i+1] = uint32(uint16(a * b))
+			}
+			{
+				a, b := uint16(a[i+2]), uint16(b[i+2])
+				d[i+2] = uint32(uint16(a * b))
+			}
+			{
+				a, b := uint16(a[i+3]), uint16(b[i+3])
+				d[i+3] = uint32(uint16(a * b))
+			}
 		}
 	}},
 	"v_lshlrev_b16": {types: []elem{b16, b16, b16}, narrow: func(d, a, b, _ *Vec) {
-		for i := range d {
-			a, b := uint16(a[i]), uint16(b[i])
-			d[i] = uint32(uint16(b << (a & 15)))
+		_, _, _ = d[0], a[0], b[0]
+		for i := 0; i < Lanes; i += 4 {
+			{
+				a, b := uint16(a[i]), uint16(b[i])
+				d[i] = uint32(uint16(b << (a & 15)))
+			}
+			{
+				a, b := uint16(a[i+1]), uint16(b[i+1])
+				d[i+1] = uint32(uint16(b << (a & 15)))
+			}
+			{
+				a, b := uint16(a[i+2]), uint16(b[i+2])
+				d[i+2] = uint32(uint16(b << (a & 15)))
+			}
+			{
+				a, b := uint16(a[i+3]), uint16(b[i+3])
+				d[i+3] = uint32(uint16(b << (a & 15)))
+			}
 		}
 	}},
 	"v_lshrrev_b16": {types: []elem{b16, b16, b16}, narrow: func(d, a, b, _ *Vec) {
-		for i := range d {
-			a, b := uint16(a[i]), uint16(b[i])
-			d[i] = uint32(uint16(b >> (a & 15)))
+		_, _, _ = d[0], a[0], b[0]
+		for i := 0; i < Lanes; i += 4 {
+			{
+				a, b := uint16(a[i]), uint16(b[i])
+				d[i] = uint32(uint16(b >> (a & 15)))
+			}
+			{
+				a, b := uint16(a[i+1]), uint16(b[i+1])
+				d[i+1] = uint32(uint16(b >> (a & 15)))
+			}
+			{
+				a, b := uint16(a[i+2]), uint16(b[i+2])
+				d[i+2] = uint32(uint16(b >> (a & 15)))
+			}
+			{
+				a, b := uint16(a[i+3]), uint16(b[i+3])
+				d[i+3] = uint32(uint16(b >> (a & 15)))
+			}
 		}
 	}},
 	"v_ashrrev_i16": {types: []elem{b16, b16, b16}, narrow: func(d, a, b, _ *Vec) {
-		for i := range d {
-			a, b := uint16(a[i]), int16(b[i])
-			d[i] = uint32(uint16(b >> (a & 15)))
+		_, _, _ = d[0], a[0], b[0]
+		for i := 0; i < Lanes; i += 4 {
+			{
+				a, b := uint16(a[i]), int16(b[i])
+				d[i] = uint32(uint16(b >> (a & 15)))
+			}
+			{
+				a, b := uint16(a[i+1]), int16(b[i+1])
+				d[i+1] = uint32(uint16(b >> (a & 15)))
+			}
+			{
+				a, b := uint16(a[i+2]), int16(b[i+2])
+				d[i+2] = uint32(uint16(b >> (a & 15)))
+			}
+			{
+				a, b := uint16(a[i+3]), int16(b[i+3])
+				d[i+3] = uint32(uint16(b >> (a & 15)))
+			}
 		}
 	}},
 	"v_max_u16": {types: []elem{b16, b16, b16}, narrow: func(d, a, b, _ *Vec) {
-		for i := range d {
-			a, b := uint16(a[i]), uint16(b[i])
-			d[i] = uint32(uint16(max(a, b)))
+		_, _, _ = d[0], a[0], b[0]
+		for i := 0; i < Lanes; i += 4 {
+			{
+				a, b := uint16(a[i]), uint16(b[i])
+				d[i] = uint32(uint16(max(a, b)))
+			}
+			{
+				a, b := uint16(a[i+1]), uint16(b[i+1])
+				d[i+1] = uint32(uint16(max(a, b)))
+			}
+			{
+				a, b := uint16(a[i+2]), uint16(b[i+2])
+				d[i+2] = uint32(uint16(max(a, b)))
+			}
+			{
+				a, b := uint16(a[i+3]), uint16(b[i+3])
+				d[i+3] = uint32(uint16(max(a, b)))
+			}
 		}
 	}},
 	"v_min_u16": {types: []elem{b16, b16, b16}, narrow: func(d, a, b, _ *Vec) {
-		for i := range d {
-			a, b := uint16(a[i]), uint16(b[i])
-			d[i] = uint32(uint16(min(a, b)))
+		_, _, _ = d[0], a[0], b[0]
+		for i := 0; i < Lanes; i += 4 {
+			{
+				a, b := uint16(a[i]), uint16(b[i])
+				d[i] = uint32(uint16(min(a, b)))
+			}
+			{
+				a, b := uint16(a[i+1]), uint16(b[i+1])
+				d[i+1] = uint32(uint16(min(a, b)))
+			}
+			{
+				a, b := uint16(a[i+2]), uint16(b[i+2])
+				d[i+2] = uint32(uint16(min(a, b)))
+			}
+			{
+				a, b := uint16(a[i+3]), uint16(b[i+3])
+				d[i+3] = uint32(uint16(min(a, b)))
+			}
 		}
 	}},
 	"v_max_i16": {types: []elem{b16, b16, b16}, narrow: func(d, a, b, _ *Vec) {
-		for i := range d {
-			a, b := int16(a[i]), int16(b[i])
-			d[i] = uint32(uint16(max(a, b)))
+		_, _, _ = d[0], a[0], b[0]
+		for i := 0; i < Lanes; i += 4 {
+			{
+				a, b := int16(a[i]), int16(b[i])
+				d[i] = uint32(uint16(max(a, b)))
+			}
+			{
+				a, b := int16(a[i+1]), int16(b[i+1])
+				d[i+1] = uint32(uint16(max(a, b)))
+			}
+			{
+				a, b := int16(a[i+2]), int16(b[i+2])
+				d[i+2] = uint32(uint16(max(a, b)))
+			}
+			{
+				a, b := int16(a[i+3]), int16(b[i+3])
+				d[i+3] = uint32(uint16(max(a, b)))
+			}
 		}
 	}},
 	"v_min_i16": {types: []elem{b16, b16, b16}, narrow: func(d, a, b, _ *Vec) {
-		for i := range d {
-			a, b := int16(a[i]), int16(b[i])
-			d[i] = uint32(uint16(min(a, b)))
+		_, _, _ = d[0], a[0], b[0]
+		for i := 0; i < Lanes; i += 4 {
+			{
+				a, b := int16(a[i]), int16(b[i])
+				d[i] = uint32(uint16(min(a, b)))
+			}
+			{
+				a, b := int16(a[i+1]), int16(b[i+1])
+				d[i+1] = uint32(uint16(min(a, b)))
+			}
+			{
+				a, b := int16(a[i+2]), int16(b[i+2])
+				d[i+2] = uint32(uint16(min(a, b)))
+			}
+			{
+				a, b := int16(a[i+3]), int16(b[i+3])
+				d[i+3] = uint32(uint16(min(a, b)))
+			}
 		}
 	}},
 	"v_max3_u16": {types: []elem{b16, b16, b16, b16}, narrow: func(d, a, b, c *Vec) {
-		for i := range d {
-			a, b, c := uint16(a[i]), uint16(b[i]), uint16(c[i])
-			d[i] = uint32(uint16(max(a, b, c)))
+		_, _, _, _ = d[0], a[0], b[0], c[0]
+		for i := 0; i < Lanes; i += 4 {
+			{
+				a, b, c := uint16(a[i]), uint16(b[i]), uint16(c[i])
+				d[i] = uint32(uint16(max(a, b, c)))
+			}
+			{
+				a, b, c := uint16(a[i+1]), uint16(b[i+1]), uint16(c[i+1])
+				d[i+1] = uint32(uint16(max(a, b, c)))
+			}
+			{
+				a, b, c := uint16(a[i+2]), uint16(b[i+2]), uint16(c[i+2])
+				d[i+2] = uint32(uint16(max(a, b, c)))
+			}
+			{
+				a, b, c := uint16(a[i+3]), uint16(b[i+3]), uint16(c[i+3])
+				d[i+3] = uint32(uint16(max(a, b, c)))
+			}
 		}
 	}},
 	"v_min3_u16": {types: []elem{b16, b16, b16, b16}, narrow: func(d, a, b, c *Vec) {
-		for i := range d {
-			a, b, c := uint16(a[i]), uint16(b[i]), uint16(c[i])
-			d[i] = uint32(uint16(min(a, b, c)))
+		_, _, _, _ = d[0], a[0], b[0], c[0]
+		for i := 0; i < Lanes; i += 4 {
+			{
+				a, b, c := uint16(a[i]), uint16(b[i]), uint16(c[i])
+				d[i] = uint32(uint16(min(a, b, c)))
+			}
+			{
+				a, b, c := uint16(a[i+1]), uint16(b[i+1]), uint16(c[i+1])
+				d[i+1] = uint32(uint16(min(a, b, c)))
+			}
+			{
+				a, b, c := uint16(a[i+2]), uint16(b[i+2]), uint16(c[i+2])
+				d[i+2] = uint32(uint16(min(a, b, c)))
+			}
+			{
+				a, b, c := uint16(a[i+3]), uint16(b[i+3]), uint16(c[i+3])
+				d[i+3] = uint32(uint16(min(a, b, c)))
+			}
 		}
 	}},
 	"v_med3_u16": {types: []elem{b16, b16, b16, b16}, narrow: func(d, a, b, c *Vec) {
-		for i := range d {
-			a, b, c := uint16(a[i]), uint16(b[i]), uint16(c[i])
-			d[i] = uint32(uint16(max(min(a, b), min(max(a, b), c))))
+		_, _, _, _ = d[0], a[0], b[0], c[0]
+		for i := 0; i < Lanes; i += 4 {
+			{
+				a, b, c := uint16(a[i]), uint16(b[i]), uint16(c[i])
+				d[i] = uint32(uint16(max(min(a, b), min(max(a, b), c))))
+			}
+			{
+				a, b, c := uint16(a[i+1]), uint16(b[i+1]), uint16(c[i+1])
+				d[i+1] = uint32(uint16(max(min(a, b), min(max(a, b), c))))
+			}
+			{
+				a, b, c := uint16(a[i+2]), uint16(b[i+2]), uint16(c[i+2])
+				d[i+2] = uint32(uint16(max(min(a, b), min(max(a, b), c))))
+			}
+			{
+				a, b, c := uint16(a[i+3]), uint16(b[i+3]), uint16(c[i+3])
+				d[i+3] = uint32(uint16(max(min(a, b), min(max(a, b), c))))
+			}
 		}
 	}},
 	"v_max3_i16": {types: []elem{b16, b16, b16, b16}, narrow: func(d, a, b, c *Vec) {
-		for i := range d {
-			a, b, c := int16(a[i]), int16(b[i]), int16(c[i])
-			d[i] = uint32(uint16(max(a, b, c)))
+		_, _, _, _ = d[0], a[0], b[0], c[0]
+		for i := 0; i < Lanes; i += 4 {
+			{
+				a, b, c := int16(a[i]), int16(b[i]), int16(c[i])
+				d[i] = uint32(uint16(max(a, b, c)))
+			}
+			{
+				a, b, c := int16(a[i+1]), int16(b[i+1]), int16(c[i+1])
+				d[i+1] = uint32(uint16(max(a, b, c)))
+			}
+			{
+				a, b, c := int16(a[i+2]), int16(b[i+2]), int16(c[i+2])
+				d[i+2] = uint32(uint16(max(a, b, c)))
+			}
+			{
+				a, b, c := int16(a[i+3]), int16(b[i+3]), int16(c[i+3])
+				d[i+3] = uint32(uint16(max(a, b, c)))
+			}
 		}
 	}},
 	"v_min3_i16": {types: []elem{b16, b16, b16, b16}, narrow: func(d, a, b, c *Vec) {
-		for i := range d {
-			a, b, c := int16(a[i]), int16(b[i]), int16(c[i])
-			d[i] = uint32(uint16(min(a, b, c)))
+		_, _, _, _ = d[0], a[0], b[0], c[0]
+		for i := 0; i < Lanes; i += 4 {
+			{
+				a, b, c := int16(a[i]), int16(b[i]), int16(c[i])
+				d[i] = uint32(uint16(min(a, b, c)))
+			}
+			{
+				a, b, c := int16(a[i+1]), int16(b[i+1]), int16(c[i+1])
+				d[i+1] = uint32(uint16(min(a, b, c)))
+			}
+			{
+				a, b, c := int16(a[i+2]), int16(b[i+2]), int16(c[i+2])
+				d[i+2] = uint32(uint16(min(a, b, c)))
+			}
+			{
+				a, b, c := int16(a[i+3]), int16(b[i+3]), int16(c[i+3])
+				d[i+3] = uint32(uint16(min(a, b, c)))
+			}
 		}
 	}},
 	"v_med3_i16": {types: []elem{b16, b16, b16, b16}, narrow: func(d, a, b, c *Vec) {
-		for i := range d {
-			a, b, c := int16(a[i]), int16(b[i]), int16(c[i])
-			d[i] = uint32(uint16(max(min(a, b), min(max(a, b), c))))
+		_, _, _, _ = d[0], a[0], b[0], c[0]
+		for i := 0; i < Lanes; i += 4 {
+			{
+				a, b, c := int16(a[i]), int16(b[i]), int16(c[i])
+				d[i] = uint32(uint16(max(min(a, b), min(max(a, b), c))))
+			}
+			{
+				a, b, c := int16(a[i+1]), int16(b[i+1]), int16(c[i+1])
+				d[i+1] = uint32(uint16(max(min(a, b), min(max(a, b), c))))
+			}
+			{
+				a, b, c := int16(a[i+2]), int16(b[i+2]), int16(c[i+2])
+				d[i+2] = uint32(uint16(max(min(a, b), min(max(a, b), c))))
+			}
+			{
+				a, b, c := int16(a[i+3]), int16(b[i+3]), int16(c[i+3])
+				d[i+3] = uint32(uint16(max(min(a, b), min(max(a, b), c))))
+			}
 		}
 	}},
 	"v_mad_u16": {types: []elem{b16, b16, b16, b16}, narrow: func(d, a, b, c *Vec) {
-		for i := range d {
-			a, b, c := uint16(a[i]), uint16(b[i]), uint16(c[i])
-			d[i] = uint32(uint16(a*b + c))
+		_, _, _, _ = d[0], a[0], b[0], c[0]
+		for i := 0; i < Lanes; i += 4 {
+			{
+				a, b, c := uint16(a[i]), uint16(b[i]), uint16(c[i])
+				d[i] = uint32(uint16(a*b + c))
+			}
+			{
+				a, b, c := uint16(a[i+1]), uint16(b[i+1]), uint16(c[i+1])
+				d[i+1] = uint32(uint16(a*b + c))
+			}
+			{
+				a, b, c := uint16(a[i+2]), uint16(b[i+2]), uint16(c[i+2])
+				d[i+2] = uint32(uint16(a*b + c))
+			}
+			{
+				a, b, c := uint16(a[i+3]), uint16(b[i+3]), uint16(c[i+3])
+				d[i+3] = uint32(uint16(a*b + c))
+			}
 		}
 	}, narrowSaturated: func(d, a, b, c *Vec) {
-		for i := range d {
-			a, b, c := uint16(a[i]), uint16(b[i]), uint16(c[i])
-			d[i] = uint32(uint16(uint16(min(uint64(a)*uint64(b)+uint64(c), 0xffff))))
+		_, _, _, _ = d[0], a[0], b[0], c[0]
+		for i := 0; i < Lanes; i += 4 {
+			{
+				a, b, c := uint16(a[i]), uint16(b[i]), uint16(c[i])
+				d[i] = uint32(uint16(uint16(min(uint64(a)*uint64(b)+uint64(c), 0xffff))))
+			}
+			{
+				a, b, c := uint16(a[i+1]), uint16(b[i+1]), uint16(c[i+1])
+				d[i+1] = uint32(uint16(uint16(min(uint64(a)*uint64(b)+uint64(c), 0xffff))))
+			}
+			{
+				a, b, c := uint16(a[i+2]), uint16(b[i+2]), uint16(c[i+2])
+				d[i+2] = uint32(uint16(uint16(min(uint64(a)*uint64(b)+uint64(c), 0xffff))))
+			}
+			{
+				a, b, c := uint16(a[i+3]), uint16(b[i+3]), uint16(c[i+3])
+				d[i+3] = uint32(uint16(uint16(min(uint64(a)*uint64(b)+uint64(c), 0xffff))))
+			}
 		}
 	}},
 	"v_mad_i16": {types: []elem{b16, b16, b16, b16}, narrow: func(d, a, b, c *Vec) {
-		for i := range d {
-			a, b, c := int16(a[i]), int16(b[i]), int16(c[i])
-			d[i] = uint32(uint16(a*b + c))
+		_, _, _, _ = d[0], a[0], b[0], c[0]
+		for i := 0; i < Lanes; i += 4 {
+			{
+				a, b, c := int16(a[i]), int16(b[i]), int16(c[i])
+				d[i] = uint32(uint16(a*b + c))
+			}
+			{
+				a, b, c := int16(a[i+1]), int16(b[i+1]), int16(c[i+1])
+				d[i+1] = uint32(uint16(a*b + c))
+			}
+			{
+				a, b, c := int16(a[i+2]), int16(b[i+2]), int16(c[i+2])
+				d[i+2] = uint32(uint16(a*b + c))
+			}
+			{
+				a, b, c := int16(a[i+3]), int16(b[i+3]), int16(c[i+3])
+				d[i+3] = uint32(uint16(a*b + c))
+			}
 		}
 	}, narrowSaturated: func(d, a, b, c *Vec) {
-		for i := range d {
-			a, b, c := int16(a[i]), int16(b[i]), int16(c[i])
-			d[i] = uint32(uint16(clampI16(satI32(int64(a)*int64(b) + int64(c)))))
+		_, _, _, _ = d[0], a[0], b[0], c[0]
+		for i := 0; i < Lanes; i += 4 {
+			{
+				a, b, c := int16(a[i]), int16(b[i]), int16(c[i])
+				d[i] = uint32(uint16(clampI16(satI32(int64(a)*int64(b) + int64(c)))))
+			}
+			{
+				a, b, c := int16(a[i+1]), int16(b[i+1]), int16(c[i+1])
+				d[i+1] = uint32(uint16(clampI16(satI32(int64(a)*int64(b) + int64(c)))))
+			}
+			{
+				a, b, c := int16(a[i+2]), int16(b[i+2]), int16(c[i+2])
+				d[i+2] = uint32(uint16(clampI16(satI32(int64(a)*int64(b) + int64(c)))))
+			}
+			{
+				a, b, c := int16(a[i+3]), int16(b[i+3]), int16(c[i+3])
+				d[i+3] = uint32(uint16(clampI16(satI32(int64(a)*int64(b) + int64(c)))))
+			}
+		}
+	}},
+	"v_mad_legacy_u16": {types: []elem{b16, b16, b16, b16}, narrow: func(d, a, b, c *Vec) {
+		_, _, _, _ = d[0], a[0], b[0], c[0]
+		for i := 0; i < Lanes; i += 4 {
+			{
+				a, b, c := uint16(a[i]), uint16(b[i]), uint16(c[i])
+				d[i] = uint32(uint16(a*b + c))
+			}
+			{
+				a, b, c := uint16(a[i+1]), uint16(b[i+1]), uint16(c[i+1])
+				d[i+1] = uint32(uint16(a*b + c))
+			}
+			{
+				a, b, c := uint16(a[i+2]), uint16(b[i+2]), uint16(c[i+2])
+				d[i+2] = uint32(uint16(a*b + c))
+			}
+			{
+				a, b, c := uint16(a[i+3]), uint16(b[i+3]), uint16(c[i+3])
+				d[i+3] = uint32(uint16(a*b + c))
+			}
+		}
+	}},
+	"v_mad_legacy_i16": {types: []elem{b16, b16, b16, b16}, narrow: func(d, a, b, c *Vec) {
+		_, _, _, _ = d[0], a[0], b[0], c[0]
+		for i := 0; i < Lanes; i += 4 {
+			{
+				a, b, c := int16(a[i]), int16(b[i]), int16(c[i])
+				d[i] = uint32(uint16(a*b + c))
+			}
+			{
+				a, b, c := int16(a[i+1]), int16(b[i+1]), int16(c[i+1])
+				d[i+1] = uint32(uint16(a*b + c))
+			}
+			{
+				a, b, c := int16(a[i+2]), int16(b[i+2]), int16(c[i+2])
+				d[i+2] = uint32(uint16(a*b + c))
+			}
+			{
+				a, b, c := int16(a[i+3]), int16(b[i+3]), int16(c[i+3])
+				d[i+3] = uint32(uint16(a*b + c))
+			}
 		}
 	}},
 	"v_mad_u32_u16": {types: []elem{b32, b16, b16, b32}, narrow: func(d, a, b, c *Vec) {
-		for i := range d {
-			a, b, c := uint16(a[i]), uint16(b[i]), c[i]
-			d[i] = uint32(a)*uint32(b) + c
+		_, _, _, _ = d[0], a[0], b[0], c[0]
+		for i := 0; i < Lanes; i += 4 {
+			{
+				a, b, c := uint16(a[i]), uint16(b[i]), c[i]
+				d[i] = uint32(a)*uint32(b) + c
+			}
+			{
+				a, b, c := uint16(a[i+1]), uint16(b[i+1]), c[i+1]
+				d[i+1] = uint32(a)*uint32(b) + c
+			}
+			{
+				a, b, c := uint16(a[i+2]), uint16(b[i+2]), c[i+2]
+				d[i+2] = uint32(a)*uint32(b) + c
+			}
+			{
+				a, b, c := uint16(a[i+3]), uint16(b[i+3]), c[i+3]
+				d[i+3] = uint32(a)*uint32(b) + c
+			}
 		}
 	}, narrowSaturated: func(d, a, b, c *Vec) {
-		for i := range d {
-			a, b, c := uint16(a[i]), uint16(b[i]), c[i]
-			d[i] = satU32(uint64(a)*uint64(b) + uint64(c))
+		_, _, _, _ = d[0], a[0], b[0], c[0]
+		for i := 0; i < Lanes; i += 4 {
+			{
+				a, b, c := uint16(a[i]), uint16(b[i]), c[i]
+				d[i] = satU32(uint64(a)*uint64(b) + uint64(c))
+			}
+			{
+				a, b, c := uint16(a[i+1]), uint16(b[i+1]), c[i+1]
+				d[i+1] = satU32(uint64(a)*uint64(b) + uint64(c))
+			}
+			{
+				a, b, c := uint16(a[i+2]), uint16(b[i+2]), c[i+2]
+				d[i+2] = satU32(uint64(a)*uint64(b) + uint64(c))
+			}
+			{
+				a, b, c := uint16(a[i+3]), uint16(b[i+3]), c[i+3]
+				d[i+3] = satU32(uint64(a)*uint64(b) + uint64(c))
+			}
 		}
 	}},
 	"v_mad_i32_i16": {types: []elem{b32, b16, b16, b32}, narrow: func(d, a, b, c *Vec) {
-		for i := range d {
-			a, b, c := int16(a[i]), int16(b[i]), int32(c[i])
-			d[i] = uint32(int32(a)*int32(b) + c)
+		_, _, _, _ = d[0], a[0], b[0], c[0]
+		for i := 0; i < Lanes; i += 4 {
+			{
+				a, b, c := int16(a[i]), int16(b[i]), int32(c[i])
+				d[i] = uint32(int32(a)*int32(b) + c)
+			}
+			{
+				a, b, c := int16(a[i+1]), int16(b[i+1]), int32(c[i+1])
+				d[i+1] = uint32(int32(a)*int32(b) + c)
+			}
+			{
+				a, b, c := int16(a[i+2]), int16(b[i+2]), int32(c[i+2])
+				d[i+2] = uint32(int32(a)*int32(b) + c)
+			}
+			{
+				a, b, c := int16(a[i+3]), int16(b[i+3]), int32(c[i+3])
+				d[i+3] = uint32(int32(a)*int32(b) + c)
+			}
 		}
 	}, narrowSaturated: func(d, a, b, c *Vec) {
-		for i := range d {
-			a, b, c := int16(a[i]), int16(b[i]), int32(c[i])
-			d[i] = uint32(satI32(int64(a)*int64(b) + int64(c)))
+		_, _, _, _ = d[0], a[0], b[0], c[0]
+		for i := 0; i < Lanes; i += 4 {
+			{
+				a, b, c := int16(a[i]), int16(b[i]), int32(c[i])
+				d[i] = uint32(satI32(int64(a)*int64(b) + int64(c)))
+			}
+			{
+				a, b, c := int16(a[i+1]), int16(b[i+1]), int32(c[i+1])
+				d[i+1] = uint32(satI32(int64(a)*int64(b) + int64(c)))
+			}
+			{
+				a, b, c := int16(a[i+2]), int16(b[i+2]), int32(c[i+2])
+				d[i+2] = uint32(satI32(int64(a)*int64(b) + int64(c)))
+			}
+			{
+				a, b, c := int16(a[i+3]), int16(b[i+3]), int32(c[i+3])
+				d[i+3] = uint32(satI32(int64(a)*int64(b) + int64(c)))
+			}
 		}
 	}},
 	"v_sat_pk_u8_i16": {types: []elem{b32, b32}, narrow: func(d, a, _, _ *Vec) {
-		for i := range d {
-			a := a[i]
-			d[i] = clampU8(int16(a)) | clampU8(int16(a>>16))<<8
+		_, _ = d[0], a[0]
+		for i := 0; i < Lanes; i += 4 {
+			{
+				a := a[i]
+				d[i] = clampU8(int16(a)) | clampU8(int16(a>>16))<<8
+			}
+			{
+				a := a[i+1]
+				d[i+1] = clampU8(int16(a)) | clampU8(int16(a>>16))<<8
+			}
+			{
+				a := a[i+2]
+				d[i+2] = clampU8(int16(a)) | clampU8(int16(a>>16))<<8
+			}
+			{
+				a := a[i+3]
+				d[i+3] = clampU8(int16(a)) | clampU8(int16(a>>16))<<8
+			}
 		}
 	}},
 	"v_add_f64": {types: []elem{f64, f64, f64}, wide: func(d0, d1, a0, a1, b0, b1, _, _ *Vec) {
-		for i := range d0 {
-			a, b := math.Float64frombits((uint64(a0[i]) | uint64(a1[i])<<32)), math.Float64frombits((uint64(b0[i]) | uint64(b1[i])<<32))
-			r := math.Float64bits(a + b)
-			d0[i], d1[i] = uint32(r), uint32(r>>32)
+		_, _, _, _, _, _ = d0[0], d1[0], a0[0], a1[0], b0[0], b1[0]
+		for i := 0; i < Lanes; i += 4 {
+			{
+				a, b := math.Float64frombits((uint64(a0[i]) | uint64(a1[i])<<32)), math.Float64frombits((uint64(b0[i]) | uint64(b1[i])<<32))
+				r := math.Float64bits(a + b)
+				d0[i], d1[i] = uint32(r), uint32(r>>32)
+			}
+			{
+				a, b := math.Float64frombits((uint64(a0[i+1]) | uint64(a1[i+1])<<32)), math.Float64frombits((uint64(b0[i+1]) | uint64(b1[i+1])<<32))
+				r := math.Float64bits(a + b)
+				d0[i+1], d1[i+1] = uint32(r), uint32(r>>32)
+			}
+			{
+				a, b := math.Float64frombits((uint64(a0[i+2]) | uint64(a1[i+2])<<32)), math.Float64frombits((uint64(b0[i+2]) | uint64(b1[i+2])<<32))
+				r := math.Float64bits(a + b)
+				d0[i+2], d1[i+2] = uint32(r), uint32(r>>32)
+			}
+			{
+				a, b := math.Float64frombits((uint64(a0[i+3]) | uint64(a1[i+3])<<32)), math.Float64frombits((uint64(b0[i+3]) | uint64(b1[i+3])<<32))
+				r := math.Float64bits(a + b)
+				d0[i+3], d1[i+3] = uint32(r), uint32(r>>32)
+			}
 		}
 	}},
 	"v_mul_f64": {types: []elem{f64, f64, f64}, wide: func(d0, d1, a0, a1, b0, b1, _, _ *Vec) {
-		for i := range d0 {
-			a, b := math.Float64frombits((uint64(a0[i]) | uint64(a1[i])<<32)), math.Float64frombits((uint64(b0[i]) | uint64(b1[i])<<32))
-			r := math.Float64bits(a * b)
-			d0[i], d1[i] = uint32(r), uint32(r>>32)
+		_, _, _, _, _, _ = d0[0], d1[0], a0[0], a1[0], b0[0], b1[0]
+		for i := 0; i < Lanes; i += 4 {
+			{
+				a, b := math.Float64frombits((uint64(a0[i]) | uint64(a1[i])<<32)), math.Float64frombits((uint64(b0[i]) | uint64(b1[i])<<32))
+				r := math.Float64bits(a * b)
+				d0[i], d1[i] = uint32(r), uint32(r>>32)
+			}
+			{
+				a, b := math.Float64frombits((uint64(a0[i+1]) | uint64(a1[i+1])<<32)), math.Float64frombits((uint64(b0[i+1]) | uint64(b1[i+1])<<32))
+				r := math.Float64bits(a * b)
+				d0[i+1], d1[i+1] = uint32(r), uint32(r>>32)
+			}
+			{
+				a, b := math.Float64frombits((uint64(a0[i+2]) | uint64(a1[i+2])<<32)), math.Float64frombits((uint64(b0[i+2]) | uint64(b1[i+2])<<32))
+				r := math.Float64bits(a * b)
+				d0[i+2], d1[i+2] = uint32(r), uint32(r>>32)
+			}
+			{
+				a, b := math.Float64frombits((uint64(a0[i+3]) | uint64(a1[i+3])<<32)), math.Float64frombits((uint64(b0[i+3]) | uint64(b1[i+3])<<32))
+				r := math.Float64bits(a * b)
+				d0[i+3], d1[i+3] = uint32(r), uint32(r>>32)
+			}
 		}
 	}},
 	"v_fma_f64": {types: []elem{f64, f64, f64, f64}, wide: func(d0, d1, a0, a1, b0, b1, c0, c1 *Vec) {
-		for i := range d0 {
-			a, b, c := math.Float64frombits((uint64(a0[i]) | uint64(a1[i])<<32)), math.Float64frombits((uint64(b0[i]) | uint64(b1[i])<<32)), math.Float64frombits((uint64(c0[i]) | uint64(c1[i])<<32))
-			r := math.Float64bits(math.FMA(a, b, c))
-			d0[i], d1[i] = uint32(r), uint32(r>>32)
+		_, _, _, _, _, _, _, _ = d0[0], d1[0], a0[0], a1[0], b0[0], b1[0], c0[0], c1[0]
+		for i := 0; i < Lanes; i += 4 {
+			{
+				a, b, c := math.Float64frombits((uint64(a0[i]) | uint64(a1[i])<<32)), math.Float64frombits((uint64(b0[i]) | uint64(b1[i])<<32)), math.Float64frombits((uint64(c0[i]) | uint64(c1[i])<<32))
+				r := math.Float64bits(math.FMA(a, b, c))
+				d0[i], d1[i] = uint32(r), uint32(r>>32)
+			}
+			{
+				a, b, c := math.Float64frombits((uint64(a0[i+1]) | uint64(a1[i+1])<<32)), math.Float64frombits((uint64(b0[i+1]) | uint64(b1[i+1])<<32)), math.Float64frombits((uint64(c0[i+1]) | uint64(c1[i+1])<<32))
+				r := math.Float64bits(math.FMA(a, b, c))
+				d0[i+1], d1[i+1] = uint32(r), uint32(r>>32)
+			}
+			{
+				a, b, c := math.Float64frombits((uint64(a0[i+2]) | uint64(a1[i+2])<<32)), math.Float64frombits((uint64(b0[i+2]) | uint64(b1[i+2])<<32)), math.Float64frombits((uint64(c0[i+2]) | uint64(c1[i+2])<<32))
+				r := math.Float64bits(math.FMA(a, b, c))
+				d0[i+2], d1[i+2] = uint32(r), uint32(r>>32)
+			}
+			{
+				a, b, c := math.Float64frombits((uint64(a0[i+3]) | uint64(a1[i+3])<<32)), math.Float64frombits((uint64(b0[i+3]) | uint64(b1[i+3])<<32)), math.Float64frombits((uint64(c0[i+3]) | uint64(c1[i+3])<<32))
+				r := math.Float64bits(math.FMA(a, b, c))
+				d0[i+3], d1[i+3] = uint32(r), uint32(r>>32)
+			}
 		}
 	}},
 	"v_fmac_f64": {types: []elem{f64, f64, f64, f64}, wide: func(d0, d1, a0, a1, b0, b1, c0, c1 *Vec) {
-		for i := range d0 {
-			a, b, c := math.Float64frombits((uint64(a0[i]) | uint64(a1[i])<<32)), math.Float64frombits((uint64(b0[i]) | uint64(b1[i])<<32)), math.Float64frombits((uint64(c0[i]) | uint64(c1[i])<<32))
-			r := math.Float64bits(math.FMA(a, b, c))
-			d0[i], d1[i] = uint32(r), uint32(r>>32)
+		_, _, _, _, _, _, _, _ = d0[0], d1[0], a0[0], a1[0], b0[0], b1[0], c0[0], c1[0]
+		for i := 0; i < Lanes; i += 4 {
+			{
+				a, b, c := math.Float64frombits((uint64(a0[i]) | uint64(a1[i])<<32)), math.Float64frombits((uint64(b0[i]) | uint64(b1[i])<<32)), math.Float64frombits((uint64(c0[i]) | uint64(c1[i])<<32))
+				r := math.Float64bits(math.FMA(a, b, c))
+				d0[i], d1[i] = uint32(r), uint32(r>>32)
+			}
+			{
+				a, b, c := math.Float64frombits((uint64(a0[i+1]) | uint64(a1[i+1])<<32)), math.Float64frombits((uint64(b0[i+1]) | uint64(b1[i+1])<<32)), math.Float64frombits((uint64(c0[i+1]) | uint64(c1[i+1])<<32))
+				r := math.Float64bits(math.FMA(a, b, c))
+				d0[i+1], d1[i+1] = uint32(r), uint32(r>>32)
+			}
+			{
+				a, b, c := math.Float64frombits((uint64(a0[i+2]) | uint64(a1[i+2])<<32)), math.Float64frombits((uint64(b0[i+2]) | uint64(b1[i+2])<<32)), math.Float64frombits((uint64(c0[i+2]) | uint64(c1[i+2])<<32))
+				r := math.Float64bits(math.FMA(a, b, c))
+				d0[i+2], d1[i+2] = uint32(r), uint32(r>>32)
+			}
+			{
+				a, b, c := math.Float64frombits((uint64(a0[i+3]) | uint64(a1[i+3])<<32)), math.Float64frombits((uint64(b0[i+3]) | uint64(b1[i+3])<<32)), math.Float64frombits((uint64(c0[i+3]) | uint64(c1[i+3])<<32))
+				r := math.Float64bits(math.FMA(a, b, c))
+				d0[i+3], d1[i+3] = uint32(r), uint32(r>>32)
+			}
 		}
 	}},
 	"v_max_f64": {types: []elem{f64, f64, f64}, wide: func(d0, d1, a0, a1, b0, b1, _, _ *Vec) {
-		for i := range d0 {
-			a, b := math.Float64frombits((uint64(a0[i]) | uint64(a1[i])<<32)), math.Float64frombits((uint64(b0[i]) | uint64(b1[i])<<32))
-			r := max64(a, b)
-			d0[i], d1[i] = uint32(r), uint32(r>>32)
+		_, _, _, _, _, _ = d0[0], d1[0], a0[0], a1[0], b0[0], b1[0]
+		for i := 0; i < Lanes; i += 4 {
+			{
+				a, b := math.Float64frombits((uint64(a0[i]) | uint64(a1[i])<<32)), math.Float64frombits((uint64(b0[i]) | uint64(b1[i])<<32))
+				r := max64(a, b)
+				d0[i], d1[i] = uint32(r), uint32(r>>32)
+			}
+			{
+				a, b := math.Float64frombits((uint64(a0[i+1]) | uint64(a1[i+1])<<32)), math.Float64frombits((uint64(b0[i+1]) | uint64(b1[i+1])<<32))
+				r := max64(a, b)
+				d0[i+1], d1[i+1] = uint32(r), uint32(r>>32)
+			}
+			{
+				a, b := math.Float64frombits((uint64(a0[i+2]) | uint64(a1[i+2])<<32)), math.Float64frombits((uint64(b0[i+2]) | uint64(b1[i+2])<<32))
+				r := max64(a, b)
+				d0[i+2], d1[i+2] = uint32(r), uint32(r>>32)
+			}
+			{
+				a, b := math.Float64frombits((uint64(a0[i+3]) | uint64(a1[i+3])<<32)), math.Float64frombits((uint64(b0[i+3]) | uint64(b1[i+3])<<32))
+				r := max64(a, b)
+				d0[i+3], d1[i+3] = uint32(r), uint32(r>>32)
+			}
 		}
 	}},
 	"v_min_f64": {types: []elem{f64, f64, f64}, wide: func(d0, d1, a0, a1, b0, b1, _, _ *Vec) {
-		for i := range d0 {
-			a, b := math.Float64frombits((uint64(a0[i]) | uint64(a1[i])<<32)), math.Float64frombits((uint64(b0[i]) | uint64(b1[i])<<32))
-			r := min64(a, b)
-			d0[i], d1[i] = uint32(r), uint32(r>>32)
+		_, _, _, _, _, _ = d0[0], d1[0], a0[0], a1[0], b0[0], b1[0]
+		for i := 0; i < Lanes; i += 4 {
+			{
+				a, b := math.Float64frombits((uint64(a0[i]) | uint64(a1[i])<<32)), math.Float64frombits((uint64(b0[i]) | uint64(b1[i])<<32))
+				r := min64(a, b)
+				d0[i], d1[i] = uint32(r), uint32(r>>32)
+			}
+			{
+				a, b := math.Float64frombits((uint64(a0[i+1]) | uint64(a1[i+1])<<32)), math.Float64frombits((uint64(b0[i+1]) | uint64(b1[i+1])<<32))
+				r := min64(a, b)
+				d0[i+1], d1[i+1] = uint32(r), uint32(r>>32)
+			}
+			{
+				a, b := math.Float64frombits((uint64(a0[i+2]) | uint64(a1[i+2])<<32)), math.Float64frombits((uint64(b0[i+2]) | uint64(b1[i+2])<<32))
+				r := min64(a, b)
+				d0[i+2], d1[i+2] = uint32(r), uint32(r>>32)
+			}
+			{
+				a, b := math.Float64frombits((uint64(a0[i+3]) | uint64(a1[i+3])<<32)), math.Float64frombits((uint64(b0[i+3]) | uint64(b1[i+3])<<32))
+				r := min64(a, b)
+				d0[i+3], d1[i+3] = uint32(r), uint32(r>>32)
+			}
 		}
 	}},
 	"v_ldexp_f64": {types: []elem{f64, f64, b32}, wide: func(d0, d1, a0, a1, b, _, _, _ *Vec) {
-		for i := range d0 {
-			a, b := math.Float64frombits((uint64(a0[i]) | uint64(a1[i])<<32)), int32(b[i])
-			r := math.Float64bits(math.Ldexp(a, int(b)))
-			d0[i], d1[i] = uint32(r), uint32(r>>32)
+		_, _, _, _, _ = d0[0], d1[0], a0[0], a1[0], b[0]
+		for i := 0; i < Lanes; i += 4 {
+			{
+				a, b := math.Float64frombits((uint64(a0[i]) | uint64(a1[i])<<32)), int32(b[i])
+				r := math.Float64bits(math.Ldexp(a, int(b)))
+				d0[i], d1[i] = uint32(r), uint32(r>>32)
+			}
+			{
+				a, b := math.Float64frombits((uint64(a0[i+1]) | uint64(a1[i+1])<<32)), int32(b[i+1])
+				r := math.Float64bits(math.Ldexp(a, int(b)))
+				d0[i+1], d1[i+1] = uint32(r), uint32(r>>32)
+			}
+			{
+				a, b := math.Float64frombits((uint64(a0[i+2]) | uint64(a1[i+2])<<32)), int32(b[i+2])
+				r := math.Float64bits(math.Ldexp(a, int(b)))
+				d0[i+2], d1[i+2] = uint32(r), uint32(r>>32)
+			}
+			{
+				a, b := math.Float64frombits((uint64(a0[i+3]) | uint64(a1[i+3])<<32)), int32(b[i+3])
+				r := math.Float64bits(math.Ldexp(a, int(b)))
+				d0[i+3], d1[i+3] = uint32(r), uint32(r>>32)
+			}
 		}
 	}},
 	"v_div_fixup_f64": {types: []elem{f64, f64, f64, f64}, wide: func(d0, d1, a0, a1, b0, b1, c0, c1 *Vec) {
-		for i := range d0 {
-			a, b, c := (uint64(a0[i]) | uint64(a1[i])<<32), (uint64(b0[i]) | uint64(b1[i])<<32), (uint64(c0[i]) | uint64(c1[i])<<32)
-			r := divFixup64(a, b, c)
-			d0[i], d1[i] = uint32(r), uint32(r>>32)
+		_, _, _, _, _, _, _, _ = d0[0], d1[0], a0[0], a1[0], b0[0], b1[0], c0[0], c1[0]
+		for i := 0; i < Lanes; i += 4 {
+			{
+				a, b, c := (uint64(a0[i]) | uint64(a1[i])<<32), (uint64(b0[i]) | uint64(b1[i])<<32), (uint64(c0[i]) | uint64(c1[i])<<32)
+				r := divFixup64(a, b, c)
+				d0[i], d1[i] = uint32(r), uint32(r>>32)
+			}
+			{
+				a, b, c := (uint64(a0[i+1]) | uint64(a1[i+1])<<32), (uint64(b0[i+1]) | uint64(b1[i+1])<<32), (uint64(c0[i+1]) | uint64(c1[i+1])<<32)
+				r := divFixup64(a, b, c)
+				d0[i+1], d1[i+1] = uint32(r), uint32(r>>32)
+			}
+			{
+				a, b, c := (uint64(a0[i+2]) | uint64(a1[i+2])<<32), (uint64(b0[i+2]) | uint64(b1[i+2])<<32), (uint64(c0[i+2]) | uint64(c1[i+2])<<32)
+				r := divFixup64(a, b, c)
+				d0[i+2], d1[i+2] = uint32(r), uint32(r>>32)
+			}
+			{
+				a, b, c := (uint64(a0[i+3]) | uint64(a1[i+3])<<32), (uint64(b0[i+3]) | uint64(b1[i+3])<<32), (uint64(c0[i+3]) | uint64(c1[i+3])<<32)
+				r := divFixup64(a, b, c)
+				d0[i+3], d1[i+3] = uint32(r), uint32(r>>32)
+			}
 		}
 	}},
 	"v_rcp_f64": {types: []elem{f64, f64}, wide: func(d0, d1, a0, a1, _, _, _, _ *Vec) {
-		for i := range d0 {
-			a := math.Float64frombits((uint64(a0[i]) | uint64(a1[i])<<32))
-			r := math.Float64bits(1 / a)
-			d0[i], d1[i] = uint32(r), uint32(r>>32)
+		_, _, _, _ = d0[0], d1[0], a0[0], a1[0]
+		for i := 0; i < Lanes; i += 4 {
+			{
+				a := math.Float64frombits((uint64(a0[i]) | uint64(a1[i])<<32))
+				r := math.Float64bits(1 / a)
+				d0[i], d1[i] = uint32(r), uint32(r>>32)
+			}
+			{
+				a := math.Float64frombits((uint64(a0[i+1]) | uint64(a1[i+1])<<32))
+				r := math.Float64bits(1 / a)
+				d0[i+1], d1[i+1] = uint32(r), uint32(r>>32)
+			}
+			{
+				a := math.Float64frombits((uint64(a0[i+2]) | uint64(a1[i+2])<<32))
+				r := math.Float64bits(1 / a)
+				d0[i+2], d1[i+2] = uint32(r), uint32(r>>32)
+			}
+			{
+				a := math.Float64frombits((uint64(a0[i+3]) | uint64(a1[i+3])<<32))
+				r := math.Float64bits(1 / a)
+				d0[i+3], d1[i+3] = uint32(r), uint32(r>>32)
+			}
 		}
 	}},
 	"v_rsq_f64": {types: []elem{f64, f64}, wide: func(d0, d1, a0, a1, _, _, _, _ *Vec) {
-		for i := range d0 {
-			a := math.Float64frombits((uint64(a0[i]) | uint64(a1[i])<<32))
-			r := math.Float64bits(1 / math.Sqrt(a))
-			d0[i], d1[i] = uint32(r), uint32(r>>32)
+		_, _, _, _ = d0[0], d1[0], a0[0], a1[0]
+		for i := 0; i < Lanes; i += 4 {
+			{
+				a := math.Float64frombits((uint64(a0[i]) | uint64(a1[i])<<32))
+				r := math.Float64bits(1 / math.Sqrt(a))
+				d0[i], d1[i] = uint32(r), uint32(r>>32)
+			}
+			{
+				a := math.Float64frombits((uint64(a0[i+1]) | uint64(a1[i+1])<<32))
+				r := math.Float64bits(1 / math.Sqrt(a))
+				d0[i+1], d1[i+1] = uint32(r), uint32(r>>32)
+			}
+			{
+				a := math.Float64frombits((uint64(a0[i+2]) | uint64(a1[i+2])<<32))
+				r := math.Float64bits(1 / math.Sqrt(a))
+				d0[i+2], d1[i+2] = uint32(r), uint32(r>>32)
+			}
+			{
+				a := math.Float64frombits((uint64(a0[i+3]) | uint64(a1[i+3])<<32))
+				r := math.Float64bits(1 / math.Sqrt(a))
+				d0[i+3], d1[i+3] = uint32(r), uint32(r>>32)
+			}
 		}
 	}},
 	"v_sqrt_f64": {types: []elem{f64, f64}, wide: func(d0, d1, a0, a1, _, _, _, _ *Vec) {
-		for i := range d0 {
-			a := math.Float64frombits((uint64(a0[i]) | uint64(a1[i])<<32))
-			r := math.Float64bits(math.Sqrt(a))
-			d0[i], d1[i] = uint32(r), uint32(r>>32)
+		_, _, _, _ = d0[0], d1[0], a0[0], a1[0]
+		for i := 0; i < Lanes; i += 4 {
+			{
+				a := math.Float64frombits((uint64(a0[i]) | uint64(a1[i])<<32))
+				r := math.Float64bits(math.Sqrt(a))
+				d0[i], d1[i] = uint32(r), uint32(r>>32)
+			}
+			{
+				a := math.Float64frombits((uint64(a0[i+1]) | uint64(a1[i+1])<<32))
+				r := math.Float64bits(math.Sqrt(a))
+				d0[i+1], d1[i+1] = uint32(r), uint32(r>>32)
+			}
+			{
+				a := math.Float64frombits((uint64(a0[i+2]) | uint64(a1[i+2])<<32))
+				r := math.Float64bits(math.Sqrt(a))
+				d0[i+2], d1[i+2] = uint32(r), uint32(r>>32)
+			}
+			{
+				a := math.Float64frombits((uint64(a0[i+3]) | uint64(a1[i+3])<<32))
+				r := math.Float64bits(math.Sqrt(a))
+				d0[i+3], d1[i+3] = uint32(r), uint32(r>>32)
+			}
 		}
 	}},
 	"v_trunc_f64": {types: []elem{f64, f64}, wide: func(d0, d1, a0, a1, _, _, _, _ *Vec) {
-		for i := range d0 {
-			a := math.Float64frombits((uint64(a0[i]) | uint64(a1[i])<<32))
-			r := math.Float64bits(math.Trunc(a))
-			d0[i], d1[i] = uint32(r), uint32(r>>32)
+		_, _, _, _ = d0[0], d1[0], a0[0], a1[0]
+		for i := 0; i < Lanes; i += 4 {
+			{
+				a := math.Float64frombits((uint64(a0[i]) | uint64(a1[i])<<32))
+				r := math.Float64bits(math.Trunc(a))
+				d0[i], d1[i] = uint32(r), uint32(r>>32)
+			}
+			{
+				a := math.Float64frombits((uint64(a0[i+1]) | uint64(a1[i+1])<<32))
+				r := math.Float64bits(math.Trunc(a))
+				d0[i+1], d1[i+1] = uint32(r), uint32(r>>32)
+			}
+			{
+				a := math.Float64frombits((uint64(a0[i+2]) | uint64(a1[i+2])<<32))
+				r := math.Float64bits(math.Trunc(a))
+				d0[i+2], d1[i+2] = uint32(r), uint32(r>>32)
+			}
+			{
+				a := math.Float64frombits((uint64(a0[i+3]) | uint64(a1[i+3])<<32))
+				r := math.Float64bits(math.Trunc(a))
+				d0[i+3], d1[i+3] = uint32(r), uint32(r>>32)
+			}
 		}
 	}},
 	"v_floor_f64": {types: []elem{f64, f64}, wide: func(d0, d1, a0, a1, _, _, _, _ *Vec) {
-		for i := range d0 {
-			a := math.Float64frombits((uint64(a0[i]) | uint64(a1[i])<<32))
-			r := math.Float64bits(math.Floor(a))
-			d0[i], d1[i] = uint32(r), uint32(r>>32)
+		_, _, _, _ = d0[0], d1[0], a0[0], a1[0]
+		for i := 0; i < Lanes; i += 4 {
+			{
+				a := math.Float64frombits((uint64(a0[i]) | uint64(a1[i])<<32))
+				r := math.Float64bits(math.Floor(a))
+				d0[i], d1[i] = uint32(r), uint32(r>>32)
+			}
+			{
+				a := math.Float64frombits((uint64(a0[i+1]) | uint64(a1[i+1])<<32))
+				r := math.Float64bits(math.Floor(a))
+				d0[i+1], d1[i+1] = uint32(r), uint32(r>>32)
+			}
+			{
+				a := math.Float64frombits((uint64(a0[i+2]) | uint64(a1[i+2])<<32))
+				r := math.Float64bits(math.Floor(a))
+				d0[i+2], d1[i+2] = uint32(r), uint32(r>>32)
+			}
+			{
+				a := math.Float64frombits((uint64(a0[i+3]) | uint64(a1[i+3])<<32))
+				r := math.Float64bits(math.Floor(a))
+				d0[i+3], d1[i+3] = uint32(r), uint32(r>>32)
+			}
 		}
 	}},
 	"v_ceil_f64": {types: []elem{f64, f64}, wide: func(d0, d1, a0, a1, _, _, _, _ *Vec) {
-		for i := range d0 {
-			a := math.Float64frombits((uint64(a0[i]) | uint64(a1[i])<<32))
-			r := math.Float64bits(math.Ceil(a))
-			d0[i], d1[i] = uint32(r), uint32(r>>32)
+		_, _, _, _ = d0[0], d1[0], a0[0], a1[0]
+		for i := 0; i < Lanes; i += 4 {
+			{
+				a := math.Float64frombits((uint64(a0[i]) | uint64(a1[i])<<32))
+				r := math.Float64bits(math.Ceil(a))
+				d0[i], d1[i] = uint32(r), uint32(r>>32)
+			}
+			{
+				a := math.Float64frombits((uint64(a0[i+1]) | uint64(a1[i+1])<<32))
+				r := math.Float64bits(math.Ceil(a))
+				d0[i+1], d1[i+1] = uint32(r), uint32(r>>32)
+			}
+			{
+				a := math.Float64frombits((uint64(a0[i+2]) | uint64(a1[i+2])<<32))
+				r := math.Float64bits(math.Ceil(a))
+				d0[i+2], d1[i+2] = uint32(r), uint32(r>>32)
+			}
+			{
+				a := math.Float64frombits((uint64(a0[i+3]) | uint64(a1[i+3])<<32))
+				r := math.Float64bits(math.Ceil(a))
+				d0[i+3], d1[i+3] = uint32(r), uint32(r>>32)
+			}
 		}
 	}},
 	"v_rndne_f64": {types: []elem{f64, f64}, wide: func(d0, d1, a0, a1, _, _, _, _ *Vec) {
-		for i := range d0 {
-			a := math.Float64frombits((uint64(a0[i]) | uint64(a1[i])<<32))
-			r := math.Float64bits(math.RoundToEven(a))
-			d0[i], d1[i] = uint32(r), uint32(r>>32)
+		_, _, _, _ = d0[0], d1[0], a0[0], a1[0]
+		for i := 0; i < Lanes; i += 4 {
+			{
+				a := math.Float64frombits((uint64(a0[i]) | uint64(a1[i])<<32))
+				r := math.Float64bits(math.RoundToEven(a))
+				d0[i], d1[i] = uint32(r), uint32(r>>32)
+			}
+			{
+				a := math.Float64frombits((uint64(a0[i+1]) | uint64(a1[i+1])<<32))
+				r := math.Float64bits(math.RoundToEven(a))
+				d0[i+1], d1[i+1] = uint32(r), uint32(r>>32)
+			}
+			{
+				a := math.Float64frombits((uint64(a0[i+2]) | uint64(a1[i+2])<<32))
+				r := math.Float64bits(math.RoundToEven(a))
+				d0[i+2], d1[i+2] = uint32(r), uint32(r>>32)
+			}
+			{
+				a := math.Float64frombits((uint64(a0[i+3]) | uint64(a1[i+3])<<32))
+				r := math.Float64bits(math.RoundToEven(a))
+				d0[i+3], d1[i+3] = uint32(r), uint32(r>>32)
+			}
 		}
 	}},
 	"v_fract_f64": {types: []elem{f64, f64}, wide: func(d0, d1, a0, a1, _, _, _, _ *Vec) {
-		for i := range d0 {
-			a := math.Float64frombits((uint64(a0[i]) | uint64(a1[i])<<32))
-			r := math.Float64bits(fract64(a))
-			d0[i], d1[i] = uint32(r), uint32(r>>32)
+		_, _, _, _ = d0[0], d1[0], a0[0], a1[0]
+		for i := 0; i < Lanes; i += 4 {
+			{
+				a := math.Float64frombits((uint64(a0[i]) | uint64(a1[i])<<32))
+				r := math.Float64bits(fract64(a))
+				d0[i], d1[i] = uint32(r), uint32(r>>32)
+			}
+			{
+				a := math.Float64frombits((uint64(a0[i+1]) | uint64(a1[i+1])<<32))
+				r := math.Float64bits(fract64(a))
+				d0[i+1], d1[i+1] = uint32(r), uint32(r>>32)
+			}
+			{
+				a := math.Float64frombits((uint64(a0[i+2]) | uint64(a1[i+2])<<32))
+				r := math.Float64bits(fract64(a))
+				d0[i+2], d1[i+2] = uint32(r), uint32(r>>32)
+			}
+			{
+				a := math.Float64frombits((uint64(a0[i+3]) | uint64(a1[i+3])<<32))
+				r := math.Float64bits(fract64(a))
+				d0[i+3], d1[i+3] = uint32(r), uint32(r>>32)
+			}
 		}
 	}},
 	"v_frexp_mant_f64": {types: []elem{f64, f64}, wide: func(d0, d1, a0, a1, _, _, _, _ *Vec) {
-		for i := range d0 {
-			a := math.Float64frombits((uint64(a0[i]) | uint64(a1[i])<<32))
-			r := math.Float64bits(frexpMant64(a))
-			d0[i], d1[i] = uint32(r), uint32(r>>32)
+		_, _, _, _ = d0[0], d1[0], a0[0], a1[0]
+		for i := 0; i < Lanes; i += 4 {
+			{
+				a := math.Float64frombits((uint64(a0[i]) | uint64(a1[i])<<32))
+				r := math.Float64bits(frexpMant64(a))
+				d0[i], d1[i] = uint32(r), uint32(r>>32)
+			}
+			{
+				a := math.Float64frombits((uint64(a0[i+1]) | uint64(a1[i+1])<<32))
+				r := math.Float64bits(frexpMant64(a))
+				d0[i+1], d1[i+1] = uint32(r), uint32(r>>32)
+			}
+			{
+				a := math.Float64frombits((uint64(a0[i+2]) | uint64(a1[i+2])<<32))
+				r := math.Float64bits(frexpMant64(a))
+				d0[i+2], d1[i+2] = uint32(r), uint32(r>>32)
+			}
+			{
+				a := math.Float64frombits((uint64(a0[i+3]) | uint64(a1[i+3])<<32))
+				r := math.Float64bits(frexpMant64(a))
+				d0[i+3], d1[i+3] = uint32(r), uint32(r>>32)
+			}
 		}
 	}},
 	"v_frexp_exp_i32_f64": {types: []elem{b32, f64}, wide: func(d, _, a0, a1, _, _, _, _ *Vec) {
-		for i := range d {
-			a := math.Float64frombits((uint64(a0[i]) | uint64(a1[i])<<32))
-			d[i] = uint32(frexpExp(a))
+		_, _, _ = d[0], a0[0], a1[0]
+		for i := 0; i < Lanes; i += 4 {
+			{
+				a := math.Float64frombits((uint64(a0[i]) | uint64(a1[i])<<32))
+				d[i] = uint32(frexpExp(a))
+			}
+			{
+				a := math.Float64frombits((uint64(a0[i+1]) | uint64(a1[i+1])<<32))
+				d[i+1] = uint32(frexpExp(a))
+			}
+			{
+				a := math.Float64frombits((uint64(a0[i+2]) | uint64(a1[i+2])<<32))
+				d[i+2] = uint32(frexpExp(a))
+			}
+			{
+				a := math.Float64frombits((uint64(a0[i+3]) | uint64(a1[i+3])<<32))
+				d[i+3] = uint32(frexpExp(a))
+			}
 		}
 	}},
 	"v_lshl_add_u64": {types: []elem{b64, b64, b32, b64}, wide: func(d0, d1, a0, a1, b, _, c0, c1 *Vec) {
-		for i := range d0 {
-			a, b, c := (uint64(a0[i]) | uint64(a1[i])<<32), b[i], (uint64(c0[i]) | uint64(c1[i])<<32)
-			r := a<<(b&7) + c
-			d0[i], d1[i] = uint32(r), uint32(r>>32)
+		_, _, _, _, _, _, _ = d0[0], d1[0], a0[0], a1[0], b[0], c0[0], c1[0]
+		for i := 0; i < Lanes; i += 4 {
+			{
+				a, b, c := (uint64(a0[i]) | uint64(a1[i])<<32), b[i], (uint64(c0[i]) | uint64(c1[i])<<32)
+				r := a<<(b&7) + c
+				d0[i], d1[i] = uint32(r), uint32(r>>32)
+			}
+			{
+				a, b, c := (uint64(a0[i+1]) | uint64(a1[i+1])<<32), b[i+1], (uint64(c0[i+1]) | uint64(c1[i+1])<<32)
+				r := a<<(b&7) + c
+				d0[i+1], d1[i+1] = uint32(r), uint32(r>>32)
+			}
+			{
+				a, b, c := (uint64(a0[i+2]) | uint64(a1[i+2])<<32), b[i+2], (uint64(c0[i+2]) | uint64(c1[i+2])<<32)
+				r := a<<(b&7) + c
+				d0[i+2], d1[i+2] = uint32(r), uint32(r>>32)
+			}
+			{
+				a, b, c := (uint64(a0[i+3]) | uint64(a1[i+3])<<32), b[i+3], (uint64(c0[i+3]) | uint64(c1[i+3])<<32)
+				r := a<<(b&7) + c
+				d0[i+3], d1[i+3] = uint32(r), uint32(r>>32)
+			}
 		}
 	}},
 	"v_lshlrev_b64": {types: []elem{b64, b32, b64}, wide: func(d0, d1, a, _, b0, b1, _, _ *Vec) {
-		for i := range d0 {
-			a, b := a[i], (uint64(b0[i]) | uint64(b1[i])<<32)
-			r := b << (a & 63)
-			d0[i], d1[i] = uint32(r), uint32(r>>32)
+		_, _, _, _, _ = d0[0], d1[0], a[0], b0[0], b1[0]
+		for i := 0; i < Lanes; i += 4 {
+			{
+				a, b := a[i], (uint64(b0[i]) | uint64(b1[i])<<32)
+				r := b << (a & 63)
+				d0[i], d1[i] = uint32(r), uint32(r>>32)
+			}
+			{
+				a, b := a[i+1], (uint64(b0[i+1]) | uint64(b1[i+1])<<32)
+				r := b << (a & 63)
+				d0[i+1], d1[i+1] = uint32(r), uint32(r>>32)
+			}
+			{
+				a, b := a[i+2], (uint64(b0[i+2]) | uint64(b1[i+2])<<32)
+				r := b << (a & 63)
+				d0[i+2], d1[i+2] = uint32(r), uint32(r>>32)
+			}
+			{
+				a, b := a[i+3], (uint64(b0[i+3]) | uint64(b1[i+3])<<32)
+				r := b << (a & 63)
+				d0[i+3], d1[i+3] = uint32(r), uint32(r>>32)
+			}
 		}
 	}},
 	"v_lshrrev_b64": {types: []elem{b64, b32, b64}, wide: func(d0, d1, a, _, b0, b1, _, _ *Vec) {
-		for i := range d0 {
-			a, b := a[i], (uint64(b0[i]) | uint64(b1[i])<<32)
-			r := b >> (a & 63)
-			d0[i], d1[i] = uint32(r), uint32(r>>32)
+		_, _, _, _, _ = d0[0], d1[0], a[0], b0[0], b1[0]
+		for i := 0; i < Lanes; i += 4 {
+			{
+				a, b := a[i], (uint64(b0[i]) | uint64(b1[i])<<32)
+				r := b >> (a & 63)
+				d0[i], d1[i] = uint32(r), uint32(r>>32)
+			}
+			{
+				a, b := a[i+1], (uint64(b0[i+1]) | uint64(b1[i+1])<<32)
+				r := b >> (a & 63)
+				d0[i+1], d1[i+1] = uint32(r), uint32(r>>32)
+			}
+			{
+				a, b := a[i+2], (uint64(b0[i+2]) | uint64(b1[i+2])<<32)
+				r := b >> (a & 63)
+				d0[i+2], d1[i+2] = uint32(r), uint32(r>>32)
+			}
+			{
+				a, b := a[i+3], (uint64(b0[i+3]) | uint64(b1[i+3])<<32)
+				r := b >> (a & 63)
+				d0[i+3], d1[i+3] = uint32(r), uint32(r>>32)
+			}
 		}
 	}},
 	"v_ashrrev_i64": {types: []elem{b64, b32, b64}, wide: func(d0, d1, a, _, b0, b1, _, _ *Vec) {
-		for i := range d0 {
-			a, b := a[i], int64((uint64(b0[i]) | uint64(b1[i])<<32))
-			r := uint64(b >> (a & 63))
-			d0[i], d1[i] = uint32(r), uint32(r>>32)
+		_, _, _, _, _ = d0[0], d1[0], a[0], b0[0], b1[0]
+		for i := 0; i < Lanes; i += 4 {
+			{
+				a, b := a[i], int64((uint64(b0[i]) | uint64(b1[i])<<32))
+				r := uint64(b >> (a & 63))
+				d0[i], d1[i] = uint32(r), uint32(r>>32)
+			}
+			{
+				a, b := a[i+1], int64((uint64(b0[i+1]) | uint64(b1[i+1])<<32))
+				r := uint64(b >> (a & 63))
+				d0[i+1], d1[i+1] = uint32(r), uint32(r>>32)
+			}
+			{
+				a, b := a[i+2], int64((uint64(b0[i+2]) | uint64(b1[i+2])<<32))
+				r := uint64(b >> (a & 63))
+				d0[i+2], d1[i+2] = uint32(r), uint32(r>>32)
+			}
+			{
+				a, b := a[i+3], int64((uint64(b0[i+3]) | uint64(b1[i+3])<<32))
+				r := uint64(b >> (a & 63))
+				d0[i+3], d1[i+3] = uint32(r), uint32(r>>32)
+			}
 		}
 	}},
 }
 
 var compareRows = map[string]compareRow{
 	"lt_i32": {b32, func(a, _, b, _ *Vec) (m uint64) {
-		for i := range a {
+		_, _ = a[0], b[0]
+		for i := range Lanes {
 			a, b := int32(a[i]), int32(b[i])
 			x := uint64(0)
 			if a < b {
@@ -1268,7 +4443,8 @@ var compareRows = map[string]compareRow{
 		return m
 	}},
 	"eq_i32": {b32, func(a, _, b, _ *Vec) (m uint64) {
-		for i := range a {
+		_, _ = a[0], b[0]
+		for i := range Lanes {
 			a, b := int32(a[i]), int32(b[i])
 			x := uint64(0)
 			if a == b {
@@ -1279,7 +4455,8 @@ var compareRows = map[string]compareRow{
 		return m
 	}},
 	"le_i32": {b32, func(a, _, b, _ *Vec) (m uint64) {
-		for i := range a {
+		_, _ = a[0], b[0]
+		for i := range Lanes {
 			a, b := int32(a[i]), int32(b[i])
 			x := uint64(0)
 			if a <= b {
@@ -1290,7 +4467,8 @@ var compareRows = map[string]compareRow{
 		return m
 	}},
 	"gt_i32": {b32, func(a, _, b, _ *Vec) (m uint64) {
-		for i := range a {
+		_, _ = a[0], b[0]
+		for i := range Lanes {
 			a, b := int32(a[i]), int32(b[i])
 			x := uint64(0)
 			if a > b {
@@ -1301,7 +4479,8 @@ var compareRows = map[string]compareRow{
 		return m
 	}},
 	"ne_i32": {b32, func(a, _, b, _ *Vec) (m uint64) {
-		for i := range a {
+		_, _ = a[0], b[0]
+		for i := range Lanes {
 			a, b := int32(a[i]), int32(b[i])
 			x := uint64(0)
 			if a != b {
@@ -1312,7 +4491,8 @@ var compareRows = map[string]compareRow{
 		return m
 	}},
 	"ge_i32": {b32, func(a, _, b, _ *Vec) (m uint64) {
-		for i := range a {
+		_, _ = a[0], b[0]
+		for i := range Lanes {
 			a, b := int32(a[i]), int32(b[i])
 			x := uint64(0)
 			if a >= b {
@@ -1323,7 +4503,8 @@ var compareRows = map[string]compareRow{
 		return m
 	}},
 	"lt_u32": {b32, func(a, _, b, _ *Vec) (m uint64) {
-		for i := range a {
+		_, _ = a[0], b[0]
+		for i := range Lanes {
 			a, b := a[i], b[i]
 			x := uint64(0)
 			if a < b {
@@ -1334,7 +4515,8 @@ var compareRows = map[string]compareRow{
 		return m
 	}},
 	"eq_u32": {b32, func(a, _, b, _ *Vec) (m uint64) {
-		for i := range a {
+		_, _ = a[0], b[0]
+		for i := range Lanes {
 			a, b := a[i], b[i]
 			x := uint64(0)
 			if a == b {
@@ -1345,7 +4527,8 @@ var compareRows = map[string]compareRow{
 		return m
 	}},
 	"le_u32": {b32, func(a, _, b, _ *Vec) (m uint64) {
-		for i := range a {
+		_, _ = a[0], b[0]
+		for i := range Lanes {
 			a, b := a[i], b[i]
 			x := uint64(0)
 			if a <= b {
@@ -1356,7 +4539,8 @@ var compareRows = map[string]compareRow{
 		return m
 	}},
 	"gt_u32": {b32, func(a, _, b, _ *Vec) (m uint64) {
-		for i := range a {
+		_, _ = a[0], b[0]
+		for i := range Lanes {
 			a, b := a[i], b[i]
 			x := uint64(0)
 			if a > b {
@@ -1367,7 +4551,8 @@ var compareRows = map[string]compareRow{
 		return m
 	}},
 	"ne_u32": {b32, func(a, _, b, _ *Vec) (m uint64) {
-		for i := range a {
+		_, _ = a[0], b[0]
+		for i := range Lanes {
 			a, b := a[i], b[i]
 			x := uint64(0)
 			if a != b {
@@ -1378,7 +4563,8 @@ var compareRows = map[string]compareRow{
 		return m
 	}},
 	"ge_u32": {b32, func(a, _, b, _ *Vec) (m uint64) {
-		for i := range a {
+		_, _ = a[0], b[0]
+		for i := range Lanes {
 			a, b := a[i], b[i]
 			x := uint64(0)
 			if a >= b {
@@ -1389,8 +4575,10 @@ var compareRows = map[string]compareRow{
 		return m
 	}},
 	"lt_f32": {f32, func(a, _, b, _ *Vec) (m uint64) {
-		for i := range a {
-			a, b := math.Float32frombits(a[i]), math.Float32frombits(b[i])
+		_, _ = a[0], b[0]
+		fa, fb := floats(a), floats(b)
+		for i := range Lanes {
+			a, b := fa[i], fb[i]
 			x := uint64(0)
 			if a < b {
 				x = 1 << 63
@@ -1400,8 +4588,10 @@ var compareRows = map[string]compareRow{
 		return m
 	}},
 	"eq_f32": {f32, func(a, _, b, _ *Vec) (m uint64) {
-		for i := range a {
-			a, b := math.Float32frombits(a[i]), math.Float32frombits(b[i])
+		_, _ = a[0], b[0]
+		fa, fb := floats(a), floats(b)
+		for i := range Lanes {
+			a, b := fa[i], fb[i]
 			x := uint64(0)
 			if a == b {
 				x = 1 << 63
@@ -1411,8 +4601,10 @@ var compareRows = map[string]compareRow{
 		return m
 	}},
 	"le_f32": {f32, func(a, _, b, _ *Vec) (m uint64) {
-		for i := range a {
-			a, b := math.Float32frombits(a[i]), math.Float32frombits(b[i])
+		_, _ = a[0], b[0]
+		fa, fb := floats(a), floats(b)
+		for i := range Lanes {
+			a, b := fa[i], fb[i]
 			x := uint64(0)
 			if a <= b {
 				x = 1 << 63
@@ -1422,8 +4614,10 @@ var compareRows = map[string]compareRow{
 		return m
 	}},
 	"gt_f32": {f32, func(a, _, b, _ *Vec) (m uint64) {
-		for i := range a {
-			a, b := math.Float32frombits(a[i]), math.Float32frombits(b[i])
+		_, _ = a[0], b[0]
+		fa, fb := floats(a), floats(b)
+		for i := range Lanes {
+			a, b := fa[i], fb[i]
 			x := uint64(0)
 			if a > b {
 				x = 1 << 63
@@ -1433,8 +4627,10 @@ var compareRows = map[string]compareRow{
 		return m
 	}},
 	"lg_f32": {f32, func(a, _, b, _ *Vec) (m uint64) {
-		for i := range a {
-			a, b := math.Float32frombits(a[i]), math.Float32frombits(b[i])
+		_, _ = a[0], b[0]
+		fa, fb := floats(a), floats(b)
+		for i := range Lanes {
+			a, b := fa[i], fb[i]
 			x := uint64(0)
 			if a < b || a > b {
 				x = 1 << 63
@@ -1444,8 +4640,10 @@ var compareRows = map[string]compareRow{
 		return m
 	}},
 	"ge_f32": {f32, func(a, _, b, _ *Vec) (m uint64) {
-		for i := range a {
-			a, b := math.Float32frombits(a[i]), math.Float32frombits(b[i])
+		_, _ = a[0], b[0]
+		fa, fb := floats(a), floats(b)
+		for i := range Lanes {
+			a, b := fa[i], fb[i]
 			x := uint64(0)
 			if a >= b {
 				x = 1 << 63
@@ -1455,8 +4653,10 @@ var compareRows = map[string]compareRow{
 		return m
 	}},
 	"o_f32": {f32, func(a, _, b, _ *Vec) (m uint64) {
-		for i := range a {
-			a, b := math.Float32frombits(a[i]), math.Float32frombits(b[i])
+		_, _ = a[0], b[0]
+		fa, fb := floats(a), floats(b)
+		for i := range Lanes {
+			a, b := fa[i], fb[i]
 			x := uint64(0)
 			if a == a && b == b {
 				x = 1 << 63
@@ -1466,8 +4666,10 @@ var compareRows = map[string]compareRow{
 		return m
 	}},
 	"u_f32": {f32, func(a, _, b, _ *Vec) (m uint64) {
-		for i := range a {
-			a, b := math.Float32frombits(a[i]), math.Float32frombits(b[i])
+		_, _ = a[0], b[0]
+		fa, fb := floats(a), floats(b)
+		for i := range Lanes {
+			a, b := fa[i], fb[i]
 			x := uint64(0)
 			if a != a || b != b {
 				x = 1 << 63
@@ -1477,8 +4679,10 @@ var compareRows = map[string]compareRow{
 		return m
 	}},
 	"nge_f32": {f32, func(a, _, b, _ *Vec) (m uint64) {
-		for i := range a {
-			a, b := math.Float32frombits(a[i]), math.Float32frombits(b[i])
+		_, _ = a[0], b[0]
+		fa, fb := floats(a), floats(b)
+		for i := range Lanes {
+			a, b := fa[i], fb[i]
 			x := uint64(0)
 			if !(a >= b) {
 				x = 1 << 63
@@ -1488,8 +4692,10 @@ var compareRows = map[string]compareRow{
 		return m
 	}},
 	"nlg_f32": {f32, func(a, _, b, _ *Vec) (m uint64) {
-		for i := range a {
-			a, b := math.Float32frombits(a[i]), math.Float32frombits(b[i])
+		_, _ = a[0], b[0]
+		fa, fb := floats(a), floats(b)
+		for i := range Lanes {
+			a, b := fa[i], fb[i]
 			x := uint64(0)
 			if !(a < b || a > b) {
 				x = 1 << 63
@@ -1499,8 +4705,10 @@ var compareRows = map[string]compareRow{
 		return m
 	}},
 	"ngt_f32": {f32, func(a, _, b, _ *Vec) (m uint64) {
-		for i := range a {
-			a, b := math.Float32frombits(a[i]), math.Float32frombits(b[i])
+		_, _ = a[0], b[0]
+		fa, fb := floats(a), floats(b)
+		for i := range Lanes {
+			a, b := fa[i], fb[i]
 			x := uint64(0)
 			if !(a > b) {
 				x = 1 << 63
@@ -1510,8 +4718,10 @@ var compareRows = map[string]compareRow{
 		return m
 	}},
 	"nle_f32": {f32, func(a, _, b, _ *Vec) (m uint64) {
-		for i := range a {
-			a, b := math.Float32frombits(a[i]), math.Float32frombits(b[i])
+		_, _ = a[0], b[0]
+		fa, fb := floats(a), floats(b)
+		for i := range Lanes {
+			a, b := fa[i], fb[i]
 			x := uint64(0)
 			if !(a <= b) {
 				x = 1 << 63
@@ -1521,8 +4731,10 @@ var compareRows = map[string]compareRow{
 		return m
 	}},
 	"neq_f32": {f32, func(a, _, b, _ *Vec) (m uint64) {
-		for i := range a {
-			a, b := math.Float32frombits(a[i]), math.Float32frombits(b[i])
+		_, _ = a[0], b[0]
+		fa, fb := floats(a), floats(b)
+		for i := range Lanes {
+			a, b := fa[i], fb[i]
 			x := uint64(0)
 			if a != b {
 				x = 1 << 63
@@ -1532,8 +4744,10 @@ var compareRows = map[string]compareRow{
 		return m
 	}},
 	"nlt_f32": {f32, func(a, _, b, _ *Vec) (m uint64) {
-		for i := range a {
-			a, b := math.Float32frombits(a[i]), math.Float32frombits(b[i])
+		_, _ = a[0], b[0]
+		fa, fb := floats(a), floats(b)
+		for i := range Lanes {
+			a, b := fa[i], fb[i]
 			x := uint64(0)
 			if !(a < b) {
 				x = 1 << 63
@@ -1543,7 +4757,8 @@ var compareRows = map[string]compareRow{
 		return m
 	}},
 	"lt_i16": {b16, func(a, _, b, _ *Vec) (m uint64) {
-		for i := range a {
+		_, _ = a[0], b[0]
+		for i := range Lanes {
 			a, b := int16(a[i]), int16(b[i])
 			x := uint64(0)
 			if a < b {
@@ -1554,7 +4769,8 @@ var compareRows = map[string]compareRow{
 		return m
 	}},
 	"eq_i16": {b16, func(a, _, b, _ *Vec) (m uint64) {
-		for i := range a {
+		_, _ = a[0], b[0]
+		for i := range Lanes {
 			a, b := int16(a[i]), int16(b[i])
 			x := uint64(0)
 			if a == b {
@@ -1565,7 +4781,8 @@ var compareRows = map[string]compareRow{
 		return m
 	}},
 	"le_i16": {b16, func(a, _, b, _ *Vec) (m uint64) {
-		for i := range a {
+		_, _ = a[0], b[0]
+		for i := range Lanes {
 			a, b := int16(a[i]), int16(b[i])
 			x := uint64(0)
 			if a <= b {
@@ -1576,7 +4793,8 @@ var compareRows = map[string]compareRow{
 		return m
 	}},
 	"gt_i16": {b16, func(a, _, b, _ *Vec) (m uint64) {
-		for i := range a {
+		_, _ = a[0], b[0]
+		for i := range Lanes {
 			a, b := int16(a[i]), int16(b[i])
 			x := uint64(0)
 			if a > b {
@@ -1587,7 +4805,8 @@ var compareRows = map[string]compareRow{
 		return m
 	}},
 	"ne_i16": {b16, func(a, _, b, _ *Vec) (m uint64) {
-		for i := range a {
+		_, _ = a[0], b[0]
+		for i := range Lanes {
 			a, b := int16(a[i]), int16(b[i])
 			x := uint64(0)
 			if a != b {
@@ -1598,7 +4817,8 @@ var compareRows = map[string]compareRow{
 		return m
 	}},
 	"ge_i16": {b16, func(a, _, b, _ *Vec) (m uint64) {
-		for i := range a {
+		_, _ = a[0], b[0]
+		for i := range Lanes {
 			a, b := int16(a[i]), int16(b[i])
 			x := uint64(0)
 			if a >= b {
@@ -1609,7 +4829,8 @@ var compareRows = map[string]compareRow{
 		return m
 	}},
 	"lt_u16": {b16, func(a, _, b, _ *Vec) (m uint64) {
-		for i := range a {
+		_, _ = a[0], b[0]
+		for i := range Lanes {
 			a, b := uint16(a[i]), uint16(b[i])
 			x := uint64(0)
 			if a < b {
@@ -1620,7 +4841,8 @@ var compareRows = map[string]compareRow{
 		return m
 	}},
 	"eq_u16": {b16, func(a, _, b, _ *Vec) (m uint64) {
-		for i := range a {
+		_, _ = a[0], b[0]
+		for i := range Lanes {
 			a, b := uint16(a[i]), uint16(b[i])
 			x := uint64(0)
 			if a == b {
@@ -1631,7 +4853,8 @@ var compareRows = map[string]compareRow{
 		return m
 	}},
 	"le_u16": {b16, func(a, _, b, _ *Vec) (m uint64) {
-		for i := range a {
+		_, _ = a[0], b[0]
+		for i := range Lanes {
 			a, b := uint16(a[i]), uint16(b[i])
 			x := uint64(0)
 			if a <= b {
@@ -1642,7 +4865,8 @@ var compareRows = map[string]compareRow{
 		return m
 	}},
 	"gt_u16": {b16, func(a, _, b, _ *Vec) (m uint64) {
-		for i := range a {
+		_, _ = a[0], b[0]
+		for i := range Lanes {
 			a, b := uint16(a[i]), uint16(b[i])
 			x := uint64(0)
 			if a > b {
@@ -1653,7 +4877,8 @@ var compareRows = map[string]compareRow{
 		return m
 	}},
 	"ne_u16": {b16, func(a, _, b, _ *Vec) (m uint64) {
-		for i := range a {
+		_, _ = a[0], b[0]
+		for i := range Lanes {
 			a, b := uint16(a[i]), uint16(b[i])
 			x := uint64(0)
 			if a != b {
@@ -1664,7 +4889,8 @@ var compareRows = map[string]compareRow{
 		return m
 	}},
 	"ge_u16": {b16, func(a, _, b, _ *Vec) (m uint64) {
-		for i := range a {
+		_, _ = a[0], b[0]
+		for i := range Lanes {
 			a, b := uint16(a[i]), uint16(b[i])
 			x := uint64(0)
 			if a >= b {
@@ -1675,7 +4901,8 @@ var compareRows = map[string]compareRow{
 		return m
 	}},
 	"lt_f16": {f16, func(a, _, b, _ *Vec) (m uint64) {
-		for i := range a {
+		_, _ = a[0], b[0]
+		for i := range Lanes {
 			a, b := fromHalf(a[i]), fromHalf(b[i])
 			x := uint64(0)
 			if a < b {
@@ -1686,7 +4913,8 @@ var compareRows = map[string]compareRow{
 		return m
 	}},
 	"eq_f16": {f16, func(a, _, b, _ *Vec) (m uint64) {
-		for i := range a {
+		_, _ = a[0], b[0]
+		for i := range Lanes {
 			a, b := fromHalf(a[i]), fromHalf(b[i])
 			x := uint64(0)
 			if a == b {
@@ -1697,7 +4925,8 @@ var compareRows = map[string]compareRow{
 		return m
 	}},
 	"le_f16": {f16, func(a, _, b, _ *Vec) (m uint64) {
-		for i := range a {
+		_, _ = a[0], b[0]
+		for i := range Lanes {
 			a, b := fromHalf(a[i]), fromHalf(b[i])
 			x := uint64(0)
 			if a <= b {
@@ -1708,7 +4937,8 @@ var compareRows = map[string]compareRow{
 		return m
 	}},
 	"gt_f16": {f16, func(a, _, b, _ *Vec) (m uint64) {
-		for i := range a {
+		_, _ = a[0], b[0]
+		for i := range Lanes {
 			a, b := fromHalf(a[i]), fromHalf(b[i])
 			x := uint64(0)
 			if a > b {
@@ -1719,7 +4949,8 @@ var compareRows = map[string]compareRow{
 		return m
 	}},
 	"lg_f16": {f16, func(a, _, b, _ *Vec) (m uint64) {
-		for i := range a {
+		_, _ = a[0], b[0]
+		for i := range Lanes {
 			a, b := fromHalf(a[i]), fromHalf(b[i])
 			x := uint64(0)
 			if a < b || a > b {
@@ -1730,7 +4961,8 @@ var compareRows = map[string]compareRow{
 		return m
 	}},
 	"ge_f16": {f16, func(a, _, b, _ *Vec) (m uint64) {
-		for i := range a {
+		_, _ = a[0], b[0]
+		for i := range Lanes {
 			a, b := fromHalf(a[i]), fromHalf(b[i])
 			x := uint64(0)
 			if a >= b {
@@ -1741,7 +4973,8 @@ var compareRows = map[string]compareRow{
 		return m
 	}},
 	"o_f16": {f16, func(a, _, b, _ *Vec) (m uint64) {
-		for i := range a {
+		_, _ = a[0], b[0]
+		for i := range Lanes {
 			a, b := fromHalf(a[i]), fromHalf(b[i])
 			x := uint64(0)
 			if a == a && b == b {
@@ -1752,7 +4985,8 @@ var compareRows = map[string]compareRow{
 		return m
 	}},
 	"u_f16": {f16, func(a, _, b, _ *Vec) (m uint64) {
-		for i := range a {
+		_, _ = a[0], b[0]
+		for i := range Lanes {
 			a, b := fromHalf(a[i]), fromHalf(b[i])
 			x := uint64(0)
 			if a != a || b != b {
@@ -1763,7 +4997,8 @@ var compareRows = map[string]compareRow{
 		return m
 	}},
 	"nge_f16": {f16, func(a, _, b, _ *Vec) (m uint64) {
-		for i := range a {
+		_, _ = a[0], b[0]
+		for i := range Lanes {
 			a, b := fromHalf(a[i]), fromHalf(b[i])
 			x := uint64(0)
 			if !(a >= b) {
@@ -1774,7 +5009,8 @@ var compareRows = map[string]compareRow{
 		return m
 	}},
 	"nlg_f16": {f16, func(a, _, b, _ *Vec) (m uint64) {
-		for i := range a {
+		_, _ = a[0], b[0]
+		for i := range Lanes {
 			a, b := fromHalf(a[i]), fromHalf(b[i])
 			x := uint64(0)
 			if !(a < b || a > b) {
@@ -1785,7 +5021,8 @@ var compareRows = map[string]compareRow{
 		return m
 	}},
 	"ngt_f16": {f16, func(a, _, b, _ *Vec) (m uint64) {
-		for i := range a {
+		_, _ = a[0], b[0]
+		for i := range Lanes {
 			a, b := fromHalf(a[i]), fromHalf(b[i])
 			x := uint64(0)
 			if !(a > b) {
@@ -1796,7 +5033,8 @@ var compareRows = map[string]compareRow{
 		return m
 	}},
 	"nle_f16": {f16, func(a, _, b, _ *Vec) (m uint64) {
-		for i := range a {
+		_, _ = a[0], b[0]
+		for i := range Lanes {
 			a, b := fromHalf(a[i]), fromHalf(b[i])
 			x := uint64(0)
 			if !(a <= b) {
@@ -1807,7 +5045,8 @@ var compareRows = map[string]compareRow{
 		return m
 	}},
 	"neq_f16": {f16, func(a, _, b, _ *Vec) (m uint64) {
-		for i := range a {
+		_, _ = a[0], b[0]
+		for i := range Lanes {
 			a, b := fromHalf(a[i]), fromHalf(b[i])
 			x := uint64(0)
 			if a != b {
@@ -1818,7 +5057,8 @@ var compareRows = map[string]compareRow{
 		return m
 	}},
 	"nlt_f16": {f16, func(a, _, b, _ *Vec) (m uint64) {
-		for i := range a {
+		_, _ = a[0], b[0]
+		for i := range Lanes {
 			a, b := fromHalf(a[i]), fromHalf(b[i])
 			x := uint64(0)
 			if !(a < b) {
@@ -1829,7 +5069,8 @@ var compareRows = map[string]compareRow{
 		return m
 	}},
 	"lt_i64": {b64, func(a0, a1, b0, b1 *Vec) (m uint64) {
-		for i := range a0 {
+		_, _, _, _ = a0[0], a1[0], b0[0], b1[0]
+		for i := range Lanes {
 			a, b := int64((uint64(a0[i]) | uint64(a1[i])<<32)), int64((uint64(b0[i]) | uint64(b1[i])<<32))
 			x := uint64(0)
 			if a < b {
@@ -1840,7 +5081,8 @@ var compareRows = map[string]compareRow{
 		return m
 	}},
 	"eq_i64": {b64, func(a0, a1, b0, b1 *Vec) (m uint64) {
-		for i := range a0 {
+		_, _, _, _ = a0[0], a1[0], b0[0], b1[0]
+		for i := range Lanes {
 			a, b := int64((uint64(a0[i]) | uint64(a1[i])<<32)), int64((uint64(b0[i]) | uint64(b1[i])<<32))
 			x := uint64(0)
 			if a == b {
@@ -1851,7 +5093,8 @@ var compareRows = map[string]compareRow{
 		return m
 	}},
 	"le_i64": {b64, func(a0, a1, b0, b1 *Vec) (m uint64) {
-		for i := range a0 {
+		_, _, _, _ = a0[0], a1[0], b0[0], b1[0]
+		for i := range Lanes {
 			a, b := int64((uint64(a0[i]) | uint64(a1[i])<<32)), int64((uint64(b0[i]) | uint64(b1[i])<<32))
 			x := uint64(0)
 			if a <= b {
@@ -1862,7 +5105,8 @@ var compareRows = map[string]compareRow{
 		return m
 	}},
 	"gt_i64": {b64, func(a0, a1, b0, b1 *Vec) (m uint64) {
-		for i := range a0 {
+		_, _, _, _ = a0[0], a1[0], b0[0], b1[0]
+		for i := range Lanes {
 			a, b := int64((uint64(a0[i]) | uint64(a1[i])<<32)), int64((uint64(b0[i]) | uint64(b1[i])<<32))
 			x := uint64(0)
 			if a > b {
@@ -1873,7 +5117,8 @@ var compareRows = map[string]compareRow{
 		return m
 	}},
 	"ne_i64": {b64, func(a0, a1, b0, b1 *Vec) (m uint64) {
-		for i := range a0 {
+		_, _, _, _ = a0[0], a1[0], b0[0], b1[0]
+		for i := range Lanes {
 			a, b := int64((uint64(a0[i]) | uint64(a1[i])<<32)), int64((uint64(b0[i]) | uint64(b1[i])<<32))
 			x := uint64(0)
 			if a != b {
@@ -1884,7 +5129,8 @@ var compareRows = map[string]compareRow{
 		return m
 	}},
 	"ge_i64": {b64, func(a0, a1, b0, b1 *Vec) (m uint64) {
-		for i := range a0 {
+		_, _, _, _ = a0[0], a1[0], b0[0], b1[0]
+		for i := range Lanes {
 			a, b := int64((uint64(a0[i]) | uint64(a1[i])<<32)), int64((uint64(b0[i]) | uint64(b1[i])<<32))
 			x := uint64(0)
 			if a >= b {
@@ -1895,7 +5141,8 @@ var compareRows = map[string]compareRow{
 		return m
 	}},
 	"lt_u64": {b64, func(a0, a1, b0, b1 *Vec) (m uint64) {
-		for i := range a0 {
+		_, _, _, _ = a0[0], a1[0], b0[0], b1[0]
+		for i := range Lanes {
 			a, b := (uint64(a0[i]) | uint64(a1[i])<<32), (uint64(b0[i]) | uint64(b1[i])<<32)
 			x := uint64(0)
 			if a < b {
@@ -1906,7 +5153,8 @@ var compareRows = map[string]compareRow{
 		return m
 	}},
 	"eq_u64": {b64, func(a0, a1, b0, b1 *Vec) (m uint64) {
-		for i := range a0 {
+		_, _, _, _ = a0[0], a1[0], b0[0], b1[0]
+		for i := range Lanes {
 			a, b := (uint64(a0[i]) | uint64(a1[i])<<32), (uint64(b0[i]) | uint64(b1[i])<<32)
 			x := uint64(0)
 			if a == b {
@@ -1917,7 +5165,8 @@ var compareRows = map[string]compareRow{
 		return m
 	}},
 	"le_u64": {b64, func(a0, a1, b0, b1 *Vec) (m uint64) {
-		for i := range a0 {
+		_, _, _, _ = a0[0], a1[0], b0[0], b1[0]
+		for i := range Lanes {
 			a, b := (uint64(a0[i]) | uint64(a1[i])<<32), (uint64(b0[i]) | uint64(b1[i])<<32)
 			x := uint64(0)
 			if a <= b {
@@ -1928,7 +5177,8 @@ var compareRows = map[string]compareRow{
 		return m
 	}},
 	"gt_u64": {b64, func(a0, a1, b0, b1 *Vec) (m uint64) {
-		for i := range a0 {
+		_, _, _, _ = a0[0], a1[0], b0[0], b1[0]
+		for i := range Lanes {
 			a, b := (uint64(a0[i]) | uint64(a1[i])<<32), (uint64(b0[i]) | uint64(b1[i])<<32)
 			x := uint64(0)
 			if a > b {
@@ -1939,7 +5189,8 @@ var compareRows = map[string]compareRow{
 		return m
 	}},
 	"ne_u64": {b64, func(a0, a1, b0, b1 *Vec) (m uint64) {
-		for i := range a0 {
+		_, _, _, _ = a0[0], a1[0], b0[0], b1[0]
+		for i := range Lanes {
 			a, b := (uint64(a0[i]) | uint64(a1[i])<<32), (uint64(b0[i]) | uint64(b1[i])<<32)
 			x := uint64(0)
 			if a != b {
@@ -1950,7 +5201,8 @@ var compareRows = map[string]compareRow{
 		return m
 	}},
 	"ge_u64": {b64, func(a0, a1, b0, b1 *Vec) (m uint64) {
-		for i := range a0 {
+		_, _, _, _ = a0[0], a1[0], b0[0], b1[0]
+		for i := range Lanes {
 			a, b := (uint64(a0[i]) | uint64(a1[i])<<32), (uint64(b0[i]) | uint64(b1[i])<<32)
 			x := uint64(0)
 			if a >= b {
@@ -1961,7 +5213,8 @@ var compareRows = map[string]compareRow{
 		return m
 	}},
 	"lt_f64": {f64, func(a0, a1, b0, b1 *Vec) (m uint64) {
-		for i := range a0 {
+		_, _, _, _ = a0[0], a1[0], b0[0], b1[0]
+		for i := range Lanes {
 			a, b := math.Float64frombits((uint64(a0[i]) | uint64(a1[i])<<32)), math.Float64frombits((uint64(b0[i]) | uint64(b1[i])<<32))
 			x := uint64(0)
 			if a < b {
@@ -1972,7 +5225,8 @@ var compareRows = map[string]compareRow{
 		return m
 	}},
 	"eq_f64": {f64, func(a0, a1, b0, b1 *Vec) (m uint64) {
-		for i := range a0 {
+		_, _, _, _ = a0[0], a1[0], b0[0], b1[0]
+		for i := range Lanes {
 			a, b := math.Float64frombits((uint64(a0[i]) | uint64(a1[i])<<32)), math.Float64frombits((uint64(b0[i]) | uint64(b1[i])<<32))
 			x := uint64(0)
 			if a == b {
@@ -1983,7 +5237,8 @@ var compareRows = map[string]compareRow{
 		return m
 	}},
 	"le_f64": {f64, func(a0, a1, b0, b1 *Vec) (m uint64) {
-		for i := range a0 {
+		_, _, _, _ = a0[0], a1[0], b0[0], b1[0]
+		for i := range Lanes {
 			a, b := math.Float64frombits((uint64(a0[i]) | uint64(a1[i])<<32)), math.Float64frombits((uint64(b0[i]) | uint64(b1[i])<<32))
 			x := uint64(0)
 			if a <= b {
@@ -1994,7 +5249,8 @@ var compareRows = map[string]compareRow{
 		return m
 	}},
 	"gt_f64": {f64, func(a0, a1, b0, b1 *Vec) (m uint64) {
-		for i := range a0 {
+		_, _, _, _ = a0[0], a1[0], b0[0], b1[0]
+		for i := range Lanes {
 			a, b := math.Float64frombits((uint64(a0[i]) | uint64(a1[i])<<32)), math.Float64frombits((uint64(b0[i]) | uint64(b1[i])<<32))
 			x := uint64(0)
 			if a > b {
@@ -2005,7 +5261,8 @@ var compareRows = map[string]compareRow{
 		return m
 	}},
 	"lg_f64": {f64, func(a0, a1, b0, b1 *Vec) (m uint64) {
-		for i := range a0 {
+		_, _, _, _ = a0[0], a1[0], b0[0], b1[0]
+		for i := range Lanes {
 			a, b := math.Float64frombits((uint64(a0[i]) | uint64(a1[i])<<32)), math.Float64frombits((uint64(b0[i]) | uint64(b1[i])<<32))
 			x := uint64(0)
 			if a < b || a > b {
@@ -2016,7 +5273,8 @@ var compareRows = map[string]compareRow{
 		return m
 	}},
 	"ge_f64": {f64, func(a0, a1, b0, b1 *Vec) (m uint64) {
-		for i := range a0 {
+		_, _, _, _ = a0[0], a1[0], b0[0], b1[0]
+		for i := range Lanes {
 			a, b := math.Float64frombits((uint64(a0[i]) | uint64(a1[i])<<32)), math.Float64frombits((uint64(b0[i]) | uint64(b1[i])<<32))
 			x := uint64(0)
 			if a >= b {
@@ -2027,7 +5285,8 @@ var compareRows = map[string]compareRow{
 		return m
 	}},
 	"o_f64": {f64, func(a0, a1, b0, b1 *Vec) (m uint64) {
-		for i := range a0 {
+		_, _, _, _ = a0[0], a1[0], b0[0], b1[0]
+		for i := range Lanes {
 			a, b := math.Float64frombits((uint64(a0[i]) | uint64(a1[i])<<32)), math.Float64frombits((uint64(b0[i]) | uint64(b1[i])<<32))
 			x := uint64(0)
 			if a == a && b == b {
@@ -2038,7 +5297,8 @@ var compareRows = map[string]compareRow{
 		return m
 	}},
 	"u_f64": {f64, func(a0, a1, b0, b1 *Vec) (m uint64) {
-		for i := range a0 {
+		_, _, _, _ = a0[0], a1[0], b0[0], b1[0]
+		for i := range Lanes {
 			a, b := math.Float64frombits((uint64(a0[i]) | uint64(a1[i])<<32)), math.Float64frombits((uint64(b0[i]) | uint64(b1[i])<<32))
 			x := uint64(0)
 			if a != a || b != b {
@@ -2049,7 +5309,8 @@ var compareRows = map[string]compareRow{
 		return m
 	}},
 	"nge_f64": {f64, func(a0, a1, b0, b1 *Vec) (m uint64) {
-		for i := range a0 {
+		_, _, _, _ = a0[0], a1[0], b0[0], b1[0]
+		for i := range Lanes {
 			a, b := math.Float64frombits((uint64(a0[i]) | uint64(a1[i])<<32)), math.Float64frombits((uint64(b0[i]) | uint64(b1[i])<<32))
 			x := uint64(0)
 			if !(a >= b) {
@@ -2060,7 +5321,8 @@ var compareRows = map[string]compareRow{
 		return m
 	}},
 	"nlg_f64": {f64, func(a0, a1, b0, b1 *Vec) (m uint64) {
-		for i := range a0 {
+		_, _, _, _ = a0[0], a1[0], b0[0], b1[0]
+		for i := range Lanes {
 			a, b := math.Float64frombits((uint64(a0[i]) | uint64(a1[i])<<32)), math.Float64frombits((uint64(b0[i]) | uint64(b1[i])<<32))
 			x := uint64(0)
 			if !(a < b || a > b) {
@@ -2071,7 +5333,8 @@ var compareRows = map[string]compareRow{
 		return m
 	}},
 	"ngt_f64": {f64, func(a0, a1, b0, b1 *Vec) (m uint64) {
-		for i := range a0 {
+		_, _, _, _ = a0[0], a1[0], b0[0], b1[0]
+		for i := range Lanes {
 			a, b := math.Float64frombits((uint64(a0[i]) | uint64(a1[i])<<32)), math.Float64frombits((uint64(b0[i]) | uint64(b1[i])<<32))
 			x := uint64(0)
 			if !(a > b) {
@@ -2082,7 +5345,8 @@ var compareRows = map[string]compareRow{
 		return m
 	}},
 	"nle_f64": {f64, func(a0, a1, b0, b1 *Vec) (m uint64) {
-		for i := range a0 {
+		_, _, _, _ = a0[0], a1[0], b0[0], b1[0]
+		for i := range Lanes {
 			a, b := math.Float64frombits((uint64(a0[i]) | uint64(a1[i])<<32)), math.Float64frombits((uint64(b0[i]) | uint64(b1[i])<<32))
 			x := uint64(0)
 			if !(a <= b) {
@@ -2093,7 +5357,8 @@ var compareRows = map[string]compareRow{
 		return m
 	}},
 	"neq_f64": {f64, func(a0, a1, b0, b1 *Vec) (m uint64) {
-		for i := range a0 {
+		_, _, _, _ = a0[0], a1[0], b0[0], b1[0]
+		for i := range Lanes {
 			a, b := math.Float64frombits((uint64(a0[i]) | uint64(a1[i])<<32)), math.Float64frombits((uint64(b0[i]) | uint64(b1[i])<<32))
 			x := uint64(0)
 			if a != b {
@@ -2104,7 +5369,8 @@ var compareRows = map[string]compareRow{
 		return m
 	}},
 	"nlt_f64": {f64, func(a0, a1, b0, b1 *Vec) (m uint64) {
-		for i := range a0 {
+		_, _, _, _ = a0[0], a1[0], b0[0], b1[0]
+		for i := range Lanes {
 			a, b := math.Float64frombits((uint64(a0[i]) | uint64(a1[i])<<32)), math.Float64frombits((uint64(b0[i]) | uint64(b1[i])<<32))
 			x := uint64(0)
 			if !(a < b) {

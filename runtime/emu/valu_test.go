@@ -269,24 +269,24 @@ func wantFMA16(s [3]uint64) uint64 {
 	return nearestHalf(x, x.Signbit())
 }
 
-// order compares floats, with -0 below 0.
+// order compares floatFormat, with -0 below 0.
 func order(a, b float64) bool { return a < b || a == b && math.Signbit(a) && !math.Signbit(b) }
 
-// floats is a type: its values, and the bit that a quiet NaN has.
-type floats struct {
+// floatFormat is a type: its values, and the bit that a quiet NaN has.
+type floatFormat struct {
 	value func(uint64) float64
 	quiet uint64
 }
 
 var (
-	single   = floats{f32of, 1 << 22}
-	double   = floats{f64of, 1 << 51}
-	halves16 = floats{halfValue, 1 << 9}
+	single   = floatFormat{f32of, 1 << 22}
+	double   = floatFormat{f64of, 1 << 51}
+	halves16 = floatFormat{halfValue, 1 << 9}
 )
 
 // number picks the one of two floats that comes first; a quiet NaN only if both are, a
 // signaling one always.
-func number(a, b uint64, f floats, first func(a, b float64) bool) uint64 {
+func number(a, b uint64, f floatFormat, first func(a, b float64) bool) uint64 {
 	x, y := f.value(a), f.value(b)
 	switch {
 	case x != x && a&f.quiet == 0:
@@ -303,7 +303,7 @@ func number(a, b uint64, f floats, first func(a, b float64) bool) uint64 {
 
 func greater(a, b float64) bool { return order(b, a) }
 
-func middle(s [3]uint64, f floats) uint64 {
+func middle(s [3]uint64, f floatFormat) uint64 {
 	for _, x := range s {
 		if v := f.value(x); v != v {
 			return number(number(s[0], s[1], f, order), s[2], f, order)
@@ -604,6 +604,8 @@ var laneCases = []laneCase{
 	{"v_med3_u16", "u16 u16 u16 u16", func(s [3]uint64) uint64 { slices.Sort(s[:]); return s[1] }},
 	{"v_mad_u16", "u16 u16 u16 u16", func(s [3]uint64) uint64 { return (s[0]*s[1] + s[2]) % 65536 }},
 	{"v_mad_i16", "u16 u16 u16 u16", func(s [3]uint64) uint64 { return (s[0]*s[1] + s[2]) % 65536 }},
+	{"v_mad_legacy_u16", "u16 u16 u16 u16", func(s [3]uint64) uint64 { return (s[0]*s[1] + s[2]) % 65536 }},
+	{"v_mad_legacy_i16", "u16 u16 u16 u16", func(s [3]uint64) uint64 { return (s[0]*s[1] + s[2]) % 65536 }},
 	{"v_mad_u32_u16", "u32 u16 u16 u32", func(s [3]uint64) uint64 { return (s[0]*s[1] + s[2]) & 0xffffffff }},
 	{"v_mad_i32_i16", "u32 u16 u16 u32", func(s [3]uint64) uint64 { return u32(int64(int16(s[0]))*int64(int16(s[1])) + i32(s[2])) }},
 
@@ -657,7 +659,7 @@ var laneCases950 = []laneCase{
 }
 
 // extreme propagates NaNs.
-func extreme(s [3]uint64, f floats, first func(a, b float64) bool, nan uint64) uint64 {
+func extreme(s [3]uint64, f floatFormat, first func(a, b float64) bool, nan uint64) uint64 {
 	r := s[0]
 	for _, x := range s {
 		if v := f.value(x); v != v {

@@ -1,6 +1,7 @@
 package emu
 
 import (
+	"math"
 	"math/bits"
 	"unsafe"
 )
@@ -8,9 +9,6 @@ import (
 // What all vector memory instructions have in common: an instruction computes the
 // address of each lane (address), finds the block of memory where that is (place),
 // and moves data between the block and registers (gather.go).
-
-// addressing computes w.addr for all lanes, those off included.
-type addressing func(w *wave)
 
 // place is a kind of memory that vector instructions address.
 type place uint8
@@ -29,10 +27,13 @@ const fullMask = ^uint64(0)
 type access struct {
 	in      *Inst
 	place   place
-	address addressing
-	size    uint64 // bytes of a lane
-	kind    accessKind
-	// aligned accesses must lie at a multiple of it; 1 is any address.
+	address func(w *wave) // computes w.addr for all lanes, those off included
+	// run tells without address whether the lanes' accesses of size bytes follow one
+	// another, and from where on; nil if only address can tell.
+	run  func(w *wave, size uint64) (uint64, bool)
+	size uint64 // bytes of a lane
+	kind accessKind
+	// align is a power of two of which the address has to be a multiple; 0 is any.
 	align uint64
 }
 
@@ -89,8 +90,15 @@ func (a *access) window(address uint64) (place, uint64) {
 }
 
 func (a *access) checkAligned(w *wave, mask uint64) {
+	all := uint64(0)
+	for _, x := range w.addr {
+		all |= x
+	}
+	if all&(a.align-1) == 0 {
+		return
+	}
 	for m := mask; m != 0; m &= m - 1 {
-		if i := lowest(m); w.addr[i]%a.align != 0 {
+		if i := lowest(m); w.addr[i]&(a.align-1) != 0 {
 			w.fail(a.in, "%s accesses 0x%x, which is not aligned to %d bytes", w.who(i), w.addr[i], a.align)
 			return
 		}
@@ -176,10 +184,50 @@ func inside(offset, addr *[Lanes]uint64, lo, total, size, mask uint64) uint64 {
 	return some
 }
 
-// contiguous returns the memory of all lanes together if they are all on, their
-// accesses follow one another, and one block has them; else nil. Nobody may watch.
+// whole returns the memory of all lanes together if they are all on, their accesses
+// follow one another, and one block has them; else nil. Addresses need not have been
+// computed. Nobody may watch.
+func (a *access) whole(w *wave) unsafe.Pointer {
+	if a.run == nil || w.exec() != fullMask || w.group.watch != nil {
+		return nil
+	}
+	x, ok := a.run(w, a.size)
+	if !ok || x&(max(a.align, 1)-1) != 0 {
+		return nil
+	}
+	return a.block(w, x)
+}
+
+// block returns the memory of all lanes from address x on, if one block has it.
+// Otherwise it is nil: what is wrong, if anything is, is for locate to see.
+func (a *access) block(w *wave, x uint64) unsafe.Pointer {
+	total := Lanes * a.size
+	switch a.place {
+	case placeLDS:
+		lds := w.group.lds
+		if x > uint64(len(lds)) || total > uint64(len(lds))-x {
+			return nil
+		}
+		return unsafe.Pointer(&lds[x])
+	case placeScratch:
+		return nil // each lane has its own
+	}
+	r := w.near
+	if r == nil || x < r.lo || x >= r.hi {
+		if r = w.group.regions.find(x); r == nil {
+			return nil
+		}
+		w.near = r
+	}
+	if total > r.hi-x || a.kind != accessRead && r.readOnly {
+		return nil
+	}
+	return unsafe.Add(r.base, x-r.lo)
+}
+
+// contiguous is whole for addresses that have been computed.
 func (a *access) contiguous(w *wave, mask uint64) unsafe.Pointer {
-	if mask != fullMask || w.group.watch != nil || a.place == placeScratch {
+	if mask != fullMask || w.group.watch != nil {
 		return nil
 	}
 	x := w.addr[0]
@@ -189,18 +237,20 @@ func (a *access) contiguous(w *wave, mask uint64) unsafe.Pointer {
 		}
 		x += a.size
 	}
-	x = w.addr[0]
-	if a.place == placeLDS {
-		lds := w.group.lds
-		if x > uint64(len(lds)) || Lanes*a.size > uint64(len(lds))-x {
-			return nil
+	return a.block(w, w.addr[0])
+}
+
+// run32 tells whether a register counts up by size, without wrapping.
+func run32(v *Vec, size uint64) bool {
+	x := v[0]
+	if uint64(x)+(Lanes-1)*size > math.MaxUint32 {
+		return false
+	}
+	for i := range v {
+		if v[i] != x {
+			return false
 		}
-		return unsafe.Pointer(&lds[x])
+		x += uint32(size)
 	}
-	// A block's end within the run, and whatever else is wrong, is for locate to see.
-	r := w.near
-	if r == nil || x < r.lo || x >= r.hi || Lanes*a.size > r.hi-x || a.kind != accessRead && r.readOnly {
-		return nil
-	}
-	return unsafe.Add(r.base, x-r.lo)
+	return true
 }

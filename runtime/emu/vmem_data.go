@@ -104,9 +104,17 @@ func (t datum) mover(coherent bool) mover {
 // load makes the step of a load into register d.
 func (t datum) load(a *access, d int, move mover) step {
 	return func(w *wave) {
-		mask := w.exec()
-		if rest := a.begin(w, mask); rest != 0 {
-			t.read(w, a, d, move, rest)
+		if move.unpack != nil {
+			if p := a.whole(w); p != nil {
+				move.unpack(w.v[d:d+move.words], p)
+				if t.convert != nil {
+					t.convert(&w.v[d], &w.v[d])
+				}
+				return
+			}
+		}
+		if mask := a.begin(w, w.exec()); mask != 0 {
+			t.read(w, a, d, move, mask)
 		}
 	}
 }
@@ -128,7 +136,7 @@ func (t datum) read(w *wave, a *access, d int, move mover, mask uint64) {
 
 // gather loads raw data into registers, and tells whether it could.
 func gather(w *wave, a *access, v []Vec, move mover, mask uint64) bool {
-	if move.unpack != nil {
+	if move.unpack != nil && a.run == nil {
 		if p := a.contiguous(w, mask); p != nil {
 			move.unpack(v, p)
 			return true
@@ -148,6 +156,12 @@ func gather(w *wave, a *access, v []Vec, move mover, mask uint64) bool {
 // store makes the step of a store of register s.
 func (t datum) store(a *access, s int, move mover) step {
 	return func(w *wave) {
+		if move.pack != nil {
+			if p := a.whole(w); p != nil {
+				move.pack(t.stored(w, s, move), p)
+				return
+			}
+		}
 		if mask := a.begin(w, w.exec()); mask != 0 {
 			t.write(w, a, s, move, mask)
 		}
@@ -156,17 +170,21 @@ func (t datum) store(a *access, s int, move mover) step {
 
 // write stores register s in the lanes of mask, whose addresses are in w.addr.
 func (t datum) write(w *wave, a *access, s int, move mover, mask uint64) {
-	v := w.v[s : s+move.words]
-	if t.convert != nil {
-		t.convert(&w.result[0], &v[0])
-		v = w.result[:1]
+	scatter(w, a, t.stored(w, s, move), move, mask)
+}
+
+// stored is what a store of register s writes, as words.
+func (t datum) stored(w *wave, s int, move mover) []Vec {
+	if t.convert == nil {
+		return w.v[s : s+move.words]
 	}
-	scatter(w, a, v, move, mask)
+	t.convert(&w.result[0], &w.v[s])
+	return w.result[:1]
 }
 
 // scatter stores registers as they are, and tells whether it could.
 func scatter(w *wave, a *access, v []Vec, move mover, mask uint64) bool {
-	if move.pack != nil {
+	if move.pack != nil && a.run == nil {
 		if p := a.contiguous(w, mask); p != nil {
 			move.pack(v, p)
 			return true

@@ -32,8 +32,8 @@ var movers = map[uint64]mover{
 // the work-groups are goroutines, to which only the operations of sync/atomic say so.
 // Code that LLVM compiles uses them for atomic loads and stores, of one or two words.
 var coherentMovers = map[uint64]mover{
-	4: {1, gatherAtomic32, scatterAtomic32, nil, nil},
-	8: {2, gatherAtomic64, scatterAtomic64, nil, nil},
+	4: {1, gather32, scatterAtomic32, nil, nil},
+	8: {2, gather64, scatterAtomic64, nil, nil},
 }
 
 func gather8(v []Vec, base unsafe.Pointer, offset *[Lanes]uint64, mask uint64) {
@@ -52,20 +52,33 @@ func gather16(v []Vec, base unsafe.Pointer, offset *[Lanes]uint64, mask uint64) 
 	}
 }
 
+// gather32 loads words atomically if they are aligned, which costs little: LLVM begins
+// a loop of compare and swap with a load that is not marked as anything.
 func gather32(v []Vec, base unsafe.Pointer, offset *[Lanes]uint64, mask uint64) {
 	d := &v[0]
 	for m := mask; m != 0; m &= m - 1 {
 		i := lowest(m)
-		d[i] = *(*uint32)(unsafe.Add(base, offset[i]))
+		if p := (*uint32)(unsafe.Add(base, offset[i])); uintptr(unsafe.Pointer(p))%4 == 0 {
+			d[i] = atomic.LoadUint32(p)
+		} else {
+			d[i] = *p
+		}
 	}
 }
 
+// gather64 does the same for two words.
 func gather64(v []Vec, base unsafe.Pointer, offset *[Lanes]uint64, mask uint64) {
 	d := (*[2]Vec)(v)
 	for m := mask; m != 0; m &= m - 1 {
 		i := lowest(m)
-		p := (*[2]uint32)(unsafe.Add(base, offset[i]))
-		d[0][i], d[1][i] = p[0], p[1]
+		p := (*uint64)(unsafe.Add(base, offset[i]))
+		x := uint64(0)
+		if uintptr(unsafe.Pointer(p))%8 == 0 {
+			x = atomic.LoadUint64(p)
+		} else {
+			x = *p
+		}
+		d[0][i], d[1][i] = uint32(x), uint32(x>>32)
 	}
 }
 
@@ -212,31 +225,8 @@ func pack128(v []Vec, p unsafe.Pointer) {
 	}
 }
 
-// The atomic ones are so for aligned addresses. What is not aligned is not atomic on
-// the device either.
-
-func gatherAtomic32(v []Vec, base unsafe.Pointer, offset *[Lanes]uint64, mask uint64) {
-	for m := mask; m != 0; m &= m - 1 {
-		i := lowest(m)
-		if p := unsafe.Add(base, offset[i]); uintptr(p)%4 == 0 {
-			v[0][i] = atomic.LoadUint32((*uint32)(p))
-		} else {
-			gather32(v, base, offset, 1<<i)
-		}
-	}
-}
-
-func gatherAtomic64(v []Vec, base unsafe.Pointer, offset *[Lanes]uint64, mask uint64) {
-	for m := mask; m != 0; m &= m - 1 {
-		i := lowest(m)
-		if p := unsafe.Add(base, offset[i]); uintptr(p)%8 == 0 {
-			x := atomic.LoadUint64((*uint64)(p))
-			v[0][i], v[1][i] = uint32(x), uint32(x>>32)
-		} else {
-			gather64(v, base, offset, 1<<i)
-		}
-	}
-}
+// scatterAtomic32 and 64 are atomic for aligned addresses. What is not aligned is not
+// atomic on the device either.
 
 func scatterAtomic32(v []Vec, base unsafe.Pointer, offset *[Lanes]uint64, mask uint64) {
 	for m := mask; m != 0; m &= m - 1 {

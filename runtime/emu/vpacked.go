@@ -72,10 +72,11 @@ func packed32(n int, do packedLoop) compile {
 }
 
 // pairSource compiles a source of two registers. A constant stands in the low half;
-// what the high half is then is not documented, so only the low one can be chosen.
+// what the high half is then is not documented, so only the low one can be chosen,
+// unless the constant is 0, which is 0 either way.
 func (c *compiler) pairSource(i, nth int, p *packed) *source {
 	o := c.arg(i)
-	if _, constant := o.constant(f32); !constant {
+	if v, constant := o.constant(f32); !constant || v == 0 {
 		return c.vectorSource(i, nth, b64)
 	}
 	if p.half != [2]uint32{} {

@@ -1,5 +1,10 @@
 package emu
 
+import (
+	"fmt"
+	"math"
+)
+
 // accessKind is what a memory instruction does with an address.
 type accessKind uint8
 
@@ -116,6 +121,9 @@ func (l *Launch) observers(k *Kernel) ([]observer, error) {
 		all = append(all, l.Counters.observer(k, l))
 	}
 	if l.Sanitize != nil && l.Sanitize.Checks != 0 {
+		if groups := int64(l.Grid[0]) * int64(l.Grid[1]) * int64(l.Grid[2]); l.Sanitize.Checks&CheckRace != 0 && groups >= math.MaxInt32 {
+			return nil, fmt.Errorf("the race sanitizer takes %d work-groups at most, not %d", math.MaxInt32-1, groups)
+		}
 		all = append(all, l.Sanitize.observers(k, l)...)
 	}
 	return all, nil

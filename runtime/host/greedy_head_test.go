@@ -18,7 +18,7 @@ func greedyTiny(t *testing.T) *tiny {
 	o := dsv4.DefaultOptions()
 	o.Greedy = true
 	m := openTinyAs(t, false, o)
-	m.exec.lowered = func(mod *plan.Module) {
+	m.exec.Lowered = func(mod *plan.Module) {
 		for _, p := range mod.Plans {
 			ops := map[string]int{}
 			for _, l := range p.Launches {

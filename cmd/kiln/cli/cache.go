@@ -8,8 +8,8 @@ import (
 	"github.com/kiln-project/kiln/codegen"
 )
 
-const cacheHelp = `cache clean removes the compiled kernels that run, logits and compile keep.
-Nothing else in the folder is touched.`
+const cacheHelp = `cache clean removes the compiled kernels that run, logits and compile keep, and
+the disassemblies of launch. Nothing else in the folder is touched.`
 
 // cacheDir is the folder of compiled kernels.
 func cacheDir(f *flags) (string, error) {

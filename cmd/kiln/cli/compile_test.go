@@ -213,12 +213,15 @@ func TestEmit(t *testing.T) {
 		if k.FloorUS == nil || k.Bytes == 0 || k.Grid == 0 || k.MFMA == nil || k.VGPR == nil || k.Chosen == "" || k.Largest == "" {
 			t.Errorf("kernel %+v", k)
 		}
-		if k.Chosen == "block_linear" && k.Flops > 0 {
+		if k.Chosen == "block_linear_mfma" && k.Flops > 0 {
 			name = k.Name
+		}
+		if product := strings.HasPrefix(k.Name, "matrix_"); k.MFMA != nil && product != (*k.MFMA > 0) {
+			t.Errorf("kernel %s has %d matrix instructions", k.Name, *k.MFMA)
 		}
 	}
 	out := kiln(t, "inspect", b, "--kernel", name, "--ll", "--asm").ok(t).stdout
-	for _, part := range []string{"form block_linear", "define amdgpu_kernel void @" + name, "s_endpgm", "global_buffer"} {
+	for _, part := range []string{"form block_linear_mfma", "define amdgpu_kernel void @" + name, "s_endpgm", "global_buffer"} {
 		if !strings.Contains(out, part) {
 			t.Errorf("inspect --kernel lacks %q", part)
 		}

@@ -41,7 +41,7 @@ func TestChooseDevice(t *testing.T) {
 		{"variable", nil, []string{"KILN_DEVICE=ref"}, [2]string{"ref", "given by KILN_DEVICE"}},
 		{"bundle", []string{"--bundle", "x.kiln"}, nil, [2]string{"host", "given by --bundle"}},
 		{"bundle over a variable", []string{"--bundle", "x.kiln"}, []string{"KILN_DEVICE=ref"}, [2]string{"host", "given by --bundle"}},
-		{"bundle and the same", []string{"--bundle", "x.kiln", "--device", "host"}, nil, [2]string{"host", "given by --bundle"}},
+		{"bundle and the same", []string{"--bundle", "x.kiln", "--device", "host"}, nil, [2]string{"host", "given by --device"}},
 		{"bundle against a flag", []string{"--bundle", "x.kiln", "--device", "ref"}, nil, [2]string{"", "--bundle runs on GPUs, host and emu, --device says ref"}},
 		{"emulated", []string{"--device", "emu"}, nil, [2]string{"emu:gfx950", "given by --device"}},
 		{"emulated chip", nil, []string{"KILN_DEVICE=emu:gfx942"}, [2]string{"emu:gfx942", "given by KILN_DEVICE"}},

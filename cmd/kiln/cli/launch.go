@@ -28,7 +28,11 @@ error. Hidden arguments are filled in. NAME is the tensor's name in --out.
 
 The grid counts work-groups. The code must be for the chip, as target IDs say:
 emu:gfx942 is a chip with sramecc+ and xnack-; emu:gfx942:xnack+ is one with it.
-A kernel with instructions that the emulator does not know is refused.`
+A kernel with instructions that the emulator does not know is refused.
+
+--sanitize checks memory (accesses outside of the tensors), race (of a work-group,
+in LDS), uninit (use of what was never written) and waitcnt (use of what a wait is
+missing for), or all: each report is a line, and the exit code 4.`
 
 // extent3 reads a flag of three numbers.
 func extent3(f *flags, name string) (x [3]int, err error) {
@@ -49,6 +53,9 @@ func extent3(f *flags, name string) (x [3]int, err error) {
 // emulated reads --device: a chip with the settings of its features.
 func emulated(f *flags) (object.TargetID, error) {
 	text, ok := strings.CutPrefix(f.text("device"), "emu:")
+	if f.text("device") == "emu" {
+		text, ok = defaultChip, true
+	}
 	if !ok {
 		return object.TargetID{}, refuse(fmt.Errorf("%s %s: kernels are launched on emulated devices only", f.origins("device"), f.text("device")), "--device emu:gfx942")
 	}
@@ -84,11 +91,18 @@ func runLaunch(e *env, f *flags, _ []string) error {
 	if l.LDS < 0 {
 		return usagef("--shared 0", "%s is %d, want bytes", f.origins("shared"), l.LDS)
 	}
-	k, err := loadKernel(e, f, device)
+	checks, err := sanitizers(f)
 	if err != nil {
 		return err
 	}
+	if f.given("trace") && f.number("trace") < 1 {
+		return usagef("--trace 100", "%s is %d, want a number from 1", f.origins("trace"), f.number("trace"))
+	}
 	args, err := parseLaunchArgs(f.repeated("arg"))
+	if err != nil {
+		return err
+	}
+	k, err := loadKernel(e, f, device)
 	if err != nil {
 		return err
 	}
@@ -96,23 +110,62 @@ func runLaunch(e *env, f *flags, _ []string) error {
 		return err
 	}
 	for _, n := range args.nulls {
-		fmt.Fprintf(e.stderr, "kiln: argument %d of %s is not given: a null pointer\n", n+1, printable(k.Meta.Name))
+		fmt.Fprintf(e.stderr, "note: argument %d of %s is not given: a null pointer\n", n+1, printable(k.Meta.Name))
+	}
+	if checks != 0 {
+		l.Sanitize = &emu.Sanitize{Checks: checks, Buffers: args.buffers()}
+	}
+	if f.boolean("counters") {
+		l.Counters = &emu.Counters{}
+	}
+	if f.given("trace") {
+		l.Trace = &emu.Trace{Limit: f.number("trace")}
 	}
 	stats, err := k.Run(e.ctx, l)
-	if misfit := (*emu.LaunchError)(nil); errors.As(err, &misfit) {
-		return usagef("kiln inspect "+f.text("hsaco")+" --kernel "+k.Meta.Name, "%v", err)
+	if l.Trace != nil { // of a kernel that failed too
+		fmt.Fprint(e.stdout, l.Trace)
 	}
 	if err != nil {
-		return err
+		return launchFailed(e, f, k, err)
 	}
 	out := args.tensors()
 	if err := weights.Write(f.text("out"), out, nil); err != nil {
 		return err
 	}
 	groups := int64(l.Grid[0]) * int64(l.Grid[1]) * int64(l.Grid[2])
-	_, err = fmt.Fprintf(e.stdout, "%s: %s of %d work-items, %d wave instructions; %s to %s\n",
+	fmt.Fprintf(e.stdout, "%s: %s of %d work-items, %d wave instructions; %s to %s\n",
 		printable(k.Meta.Name), count(groups, "work-group"), l.Block[0]*l.Block[1]*l.Block[2], stats.Instructions, count(int64(len(out)), "tensor"), f.text("out"))
-	return err
+	if l.Counters != nil {
+		return l.Counters.Table(e.stdout)
+	}
+	return nil
+}
+
+// sanitizers reads --sanitize.
+func sanitizers(f *flags) (emu.Checks, error) {
+	if !f.given("sanitize") {
+		return 0, nil
+	}
+	checks, err := emu.ParseChecks(f.text("sanitize"))
+	if err != nil {
+		return 0, usagef("--sanitize all", "%s: %v", f.origins("sanitize"), err)
+	}
+	return checks, nil
+}
+
+// launchFailed tells what became of a launch: what sanitizers found is the result.
+func launchFailed(e *env, f *flags, k *emu.Kernel, err error) error {
+	if misfit := (*emu.LaunchError)(nil); errors.As(err, &misfit) {
+		return usagef("kiln inspect "+f.text("hsaco")+" --kernel "+f.text("kernel"), "%v", err)
+	}
+	found := (*emu.SanitizerError)(nil)
+	if !errors.As(err, &found) {
+		return err
+	}
+	for _, r := range found.Reports {
+		fmt.Fprintln(e.stdout, r)
+	}
+	return &codedError{exitCheck, fmt.Errorf("kernel %s: %s of sanitizers", k.Meta.Name, count(int64(len(found.Reports)+found.Omitted), "report")), ""}
 }
 
 func count(n int64, what string) string {

@@ -235,6 +235,17 @@ func apart(size int) []byte {
 	return b[at : at+size : at+size]
 }
 
+// buffers are the memory that the launch may touch.
+func (l *launchArgs) buffers() []emu.Buffer {
+	list := []emu.Buffer{}
+	for _, a := range l.list {
+		if a.tensor != nil {
+			list = append(list, emu.Buffer{Address: emu.Address(a.tensor.Data), Bytes: uint64(len(a.tensor.Data)), Mode: emu.ModeRead | emu.ModeWrite, Label: a.name})
+		}
+	}
+	return list
+}
+
 // tensors are what the pointers point to.
 func (l *launchArgs) tensors() []weights.Tensor {
 	var list []weights.Tensor

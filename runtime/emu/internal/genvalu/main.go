@@ -80,7 +80,7 @@ func main() {
 		}
 		k := kinds[t]
 		for _, r := range relations {
-			fmt.Fprintf(&out, "\"%s_%s\": {%s, %s},\n", r.name, t, k.elem, comparison(k, r.expr))
+			fmt.Fprintf(&out, "\"%s_%s\": {%s, %s},\n", r.name, t, k.elem, comparison(t, r.expr))
 		}
 	}
 	fmt.Fprintln(&out, "}")
@@ -93,9 +93,13 @@ func main() {
 	}
 }
 
-// function is the text of a loop: of one word per operand, or of two.
+// unroll is how many lanes an iteration computes.
+const unroll = 4
+
+// function is the text of a loop: of one word per operand, or of two. The assignments
+// before it check the pointers, which otherwise happens for each lane.
 func function(types []string, expr string, wide bool) string {
-	var params, loads, names []string
+	var params, before []string
 	for i, name := range []string{"d", "a", "b", "c"} {
 		if i >= len(types) {
 			params = append(params, "_")
@@ -108,61 +112,86 @@ func function(types []string, expr string, wide bool) string {
 		switch {
 		case k.words == 2:
 			params = append(params, name+"0", name+"1")
+			before = append(before, name+"0", name+"1")
 		case wide:
 			params = append(params, name, "_")
+			before = append(before, name)
 		default:
 			params = append(params, name)
-		}
-		if i > 0 {
-			names = append(names, name)
-			loads = append(loads, load(k, name))
+			before = append(before, name)
 		}
 	}
 	var s strings.Builder
 	fmt.Fprintf(&s, "func(%s *Vec) {\n", strings.Join(params, ", "))
-	d := kinds[types[0]]
-	over := "d"
-	if d.words == 2 {
-		over = "d0"
+	checks(&s, before)
+	for i, name := range []string{"d", "a", "b", "c"}[:len(types)] {
+		if types[i] == "f32" {
+			fmt.Fprintf(&s, "f%s := floats(%s)\n", name, name)
+		}
 	}
-	fmt.Fprintf(&s, "for i := range %s {\n", over)
-	fmt.Fprintf(&s, "%s := %s\n", strings.Join(names, ", "), strings.Join(loads, ", "))
-	value := fmt.Sprintf(d.store, expr)
-	if d.words == 2 {
-		fmt.Fprintf(&s, "r := %s\nd0[i], d1[i] = uint32(r), uint32(r>>32)\n", value)
-	} else {
-		fmt.Fprintf(&s, "d[i] = %s\n", value)
+	fmt.Fprintf(&s, "for i := 0; i < Lanes; i += %d {\n", unroll)
+	for lane := range unroll {
+		at := "i"
+		if lane > 0 {
+			at = fmt.Sprintf("i+%d", lane)
+		}
+		var names, loads []string
+		for i, name := range []string{"a", "b", "c"}[:len(types)-1] {
+			names, loads = append(names, name), append(loads, load(types[i+1], name, at))
+		}
+		fmt.Fprintf(&s, "{\n%s := %s\n", strings.Join(names, ", "), strings.Join(loads, ", "))
+		value := fmt.Sprintf(kinds[types[0]].store, expr)
+		switch {
+		case types[0] == "f32":
+			fmt.Fprintf(&s, "fd[%s] = %s\n", at, expr)
+		case kinds[types[0]].words == 2:
+			fmt.Fprintf(&s, "r := %s\nd0[%s], d1[%s] = uint32(r), uint32(r>>32)\n", value, at, at)
+		default:
+			fmt.Fprintf(&s, "d[%s] = %s\n", at, value)
+		}
+		s.WriteString("}\n")
 	}
 	s.WriteString("}\n}")
 	return s.String()
 }
 
-func load(k kind, name string) string {
-	word := name + "[i]"
-	if k.words == 2 {
-		word = fmt.Sprintf("(uint64(%s0[i]) | uint64(%s1[i])<<32)", name, name)
+func checks(s *strings.Builder, names []string) {
+	blanks, words := make([]string, len(names)), make([]string, len(names))
+	for i, name := range names {
+		blanks[i], words[i] = "_", name+"[0]"
 	}
-	return fmt.Sprintf(k.load, word)
+	fmt.Fprintf(s, "%s = %s\n", strings.Join(blanks, ", "), strings.Join(words, ", "))
+}
+
+// load is the Go value of a lane.
+func load(typ, name, at string) string {
+	k := kinds[typ]
+	switch {
+	case typ == "f32":
+		return fmt.Sprintf("f%s[%s]", name, at)
+	case k.words == 2:
+		return fmt.Sprintf(k.load, fmt.Sprintf("(uint64(%s0[%s]) | uint64(%s1[%s])<<32)", name, at, name, at))
+	}
+	return fmt.Sprintf(k.load, name+"["+at+"]")
 }
 
 // comparison is the text of a loop that makes a mask of lanes.
-func comparison(k kind, expr string) string {
+func comparison(typ, expr string) string {
+	names := []string{"a", "b"}
 	params := "a, _, b, _"
-	over := "a"
-	if k.words == 2 {
-		params, over = "a0, a1, b0, b1", "a0"
+	if kinds[typ].words == 2 {
+		names = []string{"a0", "a1", "b0", "b1"}
+		params = strings.Join(names, ", ")
 	}
-	return fmt.Sprintf(`func(%s *Vec) (m uint64) {
-		for i := range %s {
-			a, b := %s, %s
-			x := uint64(0)
-			if %s {
-				x = 1 << 63
-			}
-			m = m>>1 | x
-		}
-		return m
-	}`, params, over, load(k, "a"), load(k, "b"), expr)
+	var s strings.Builder
+	fmt.Fprintf(&s, "func(%s *Vec) (m uint64) {\n", params)
+	checks(&s, names)
+	if typ == "f32" {
+		s.WriteString("fa, fb := floats(a), floats(b)\n")
+	}
+	fmt.Fprintf(&s, "for i := range Lanes {\na, b := %s, %s\nx := uint64(0)\nif %s {\nx = 1 << 63\n}\nm = m>>1 | x\n}\nreturn m\n}",
+		load(typ, "a", "i"), load(typ, "b", "i"), expr)
+	return s.String()
 }
 
 func b2i(b bool) int {

@@ -2,11 +2,11 @@ package main
 
 // moves copy bits.
 var moves = []row{
-	{"v_mov_b32", "u32 u32", "a", ""},
-	{"v_mov_b64", "u64 u64", "a", ""},
-	{"v_accvgpr_mov_b32", "u32 u32", "a", ""},
-	{"v_accvgpr_read_b32", "u32 u32", "a", ""},
-	{"v_accvgpr_write_b32", "u32 u32", "a", ""},
+	{"v_mov_b32", "u32 u32", "loop moveLoop", ""},
+	{"v_mov_b64", "u64 u64", "loop movePairLoop", ""},
+	{"v_accvgpr_mov_b32", "u32 u32", "loop moveLoop", ""},
+	{"v_accvgpr_read_b32", "u32 u32", "loop moveLoop", ""},
+	{"v_accvgpr_write_b32", "u32 u32", "loop moveLoop", ""},
 }
 
 // floats32 are those of f32. The names of functions are in float32.go and
@@ -194,6 +194,8 @@ var shorts = []row{
 	{"v_med3_i16", "i16 i16 i16 i16", "max(min(a, b), min(max(a, b), c))", ""},
 	{"v_mad_u16", "u16 u16 u16 u16", "a*b + c", "uint16(min(uint64(a)*uint64(b)+uint64(c), 0xffff))"},
 	{"v_mad_i16", "i16 i16 i16 i16", "a*b + c", "clampI16(satI32(int64(a)*int64(b) + int64(c)))"},
+	{"v_mad_legacy_u16", "u16 u16 u16 u16", "a*b + c", ""},
+	{"v_mad_legacy_i16", "i16 i16 i16 i16", "a*b + c", ""},
 	{"v_mad_u32_u16", "u32 u16 u16 u32", "uint32(a)*uint32(b) + c", "satU32(uint64(a)*uint64(b) + uint64(c))"},
 	{"v_mad_i32_i16", "i32 i16 i16 i32", "int32(a)*int32(b) + c", "satI32(int64(a)*int64(b) + int64(c))"},
 	{"v_sat_pk_u8_i16", "u32 u32", "clampU8(int16(a)) | clampU8(int16(a>>16))<<8", ""},

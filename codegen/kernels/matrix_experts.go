@@ -1,0 +1,228 @@
+package kernels
+
+import (
+	"fmt"
+	"maps"
+
+	"github.com/kiln-project/kiln/codegen/kernel"
+	"github.com/kiln-project/kiln/codegen/target"
+	"github.com/kiln-project/kiln/ir"
+)
+
+// lowerMatrixMoE multiplies tiles of pairs with their experts' weights, each pair's
+// result rounded to bf16, and adds a token's results in ascending expert id.
+func lowerMatrixMoE(l Lowering, o *ir.Op) error {
+	x, w1 := dims(o.Args[0]), dims(o.Args[1])
+	r := routingOf(l, o)
+	pairs, d, inner := r.tokens*r.choices, x[1], w1[1]
+	a := l.Scratch(ir.BF16, pairs*inner)
+
+	gate := matrixRouted{routing: r, perToken: true, limit: o.Float("limit")}
+	gate.weights(l, inner, o.Args[1], o.Args[2])
+	gate.x = gate.activations(l, l.Buf(o.Args[0]), r.tokens, o.Int("act_block"))
+	gate.launch(l, a)
+
+	down := matrixRouted{routing: r}
+	down.weights(l, d, o.Args[3])
+	down.x = down.activations(l, a, pairs, expertActBlock)
+	var shared []Ref
+	for _, v := range o.Args[6:] {
+		shared = append(shared, l.Buf(v))
+	}
+	if r.single() && r.choices <= maxChoicesAtOnce {
+		down.launchSum(l, shared, l.Buf(o.Results[0]))
+		return nil
+	}
+	y := l.Scratch(ir.BF16, pairs*d)
+	down.launch(l, y)
+	sumPairs(l, r, y, shared, l.Buf(o.Results[0]), d)
+	return nil
+}
+
+// maxChoicesAtOnce is how many choices of a token launchSum multiplies: their sums
+// share the LDS.
+const maxChoicesAtOnce = 8
+
+// matrixRouted is a product of pairs with their experts' weights, [E,n,depth].
+type matrixRouted struct {
+	matrixProduct
+	*routing
+	x        matrixOperand
+	perToken bool // x has a row per token, not per pair; then there are two weights, of a SwiGLU
+	limit    float64
+
+	rowsOf, scalesOf []Ref // the weights, by product
+	touched          map[Ref]int64
+}
+
+// weights has the product be with stacks of matrices of n rows.
+func (p *matrixRouted) weights(l Lowering, n int, ws ...*ir.Value) {
+	var m matrixLaunch
+	m.weights(l, n, ws...)
+	p.matrixProduct, p.rowsOf, p.scalesOf = m.matrixProduct, m.codesOf, m.scales
+	p.touched = map[Ref]int64{}
+	for _, w := range ws {
+		maps.Copy(p.touched, expertWeightOf(l, w, p.tokens*p.choices).touched)
+	}
+	p.matrixProduct.rows = p.routing.rows()
+	switch { // single tiles are bound by reading w
+	case p.single():
+		p.cols = max(1, min(4, n/4096))
+	default:
+		p.cols = max(1, min(4, n/1024))
+	}
+	p.cols = max(1, p.cols/len(ws))
+}
+
+// inputs are what a kernel reads, and operandsIn takes them apart again.
+func (p *matrixRouted) inputs() []Ref {
+	in := []Ref{p.x.x}
+	if p.codes {
+		in = append(in, p.x.scales)
+	}
+	return append(append(in, p.rowsOf...), p.scalesOf...)
+}
+
+func (p *matrixRouted) operandsIn(b []*kernel.Buf) (x matrixRows, ws, scales, rest []*kernel.Buf) {
+	x.x, b = b[0], b[1:]
+	if p.codes {
+		x.scales, b = b[0], b[1:]
+	}
+	n := len(p.rowsOf)
+	return x, b[:n], b[n : 2*n], b[2*n:]
+}
+
+// launch writes the product's rows of y, [pairs, n]; those of pairs that do not count
+// are left as they are, and nothing reads them.
+func (p *matrixRouted) launch(l Lowering, y Ref) {
+	macs := int64(p.products) * int64(p.tokens*p.choices) * int64(p.n) * int64(p.depth)
+	l.Launch(Launch{
+		Name: "matrix_experts", Spec: fmt.Sprintf("%s %s limit%g", p.matrixProduct.spec(), p.routing.spec(), p.limit),
+		Grid: p.tiles * p.colTiles(), Work: macs, Flops: 2 * macs, Touched: p.touched,
+		In: append(p.inputs(), p.operands()...), Out: []Ref{y}, Ints: []int{p.tokens},
+		Body: func(k *kernel.K, b []*kernel.Buf, ints []kernel.V) {
+			x, ws, scales, b := p.operandsIn(b)
+			// Tiles of one expert follow each other, and their parts of the weights.
+			tile, colTile := k.UDiv(k.Group(), k.Int(p.colTiles())), k.URem(k.Group(), k.Int(p.colTiles()))
+			p.tileIn(k, b, tile, ints[0], func(t routedTile) {
+				for i := range p.matrixProduct.rows {
+					at, _ := t.pair(k.Add(k.And(k.Lane(), k.Int(target.MatrixTile-1)), k.Int(i*target.MatrixTile)))
+					if p.perToken {
+						at = k.UDiv(at, k.Int(p.choices))
+					}
+					x.at = append(x.at, at)
+				}
+				list := make([]matrixWeight, p.products)
+				for i := range list {
+					list[i] = matrixWeight{ws[i], scales[i], t.expert}
+				}
+				p.multiply(k, x, list, k.Mul(colTile, k.Int(p.tileCols())), func(row, col kernel.V, sums []kernel.Vec) {
+					pair, own := t.pair(row)
+					k.If(k.And(own, k.Cmp(kernel.LT, col, k.Int(p.n))), func() {
+						v := sums[0]
+						if p.perToken {
+							from := k.Mul(k.UDiv(pair, k.Int(p.choices)), k.Int(p.choices))
+							_, weight := chosenPair(k, b[0], b[1], from, k.Sub(pair, from), p.choices)
+							v = swigluOfSums(k, sums, weight, p.limit)
+						}
+						b[len(b)-1].StoreVec(k.Add(k.Mul(pair, k.Int(p.n)), col), packedAs(k, v, ir.BF16))
+					})
+				})
+			})
+		},
+	})
+}
+
+// launchSum is y[t,:], the sum of the products of token t's pairs in ascending expert
+// id, and what is shared, if anything. The products of one token are multiplied at
+// once, each weight with another row of x.
+func (p *matrixRouted) launchSum(l Lowering, shared []Ref, y Ref) {
+	p.products, p.apart, p.cols = p.choices, true, 1
+	macs := int64(p.tokens*p.choices) * int64(p.n) * int64(p.depth)
+	l.Launch(Launch{
+		Name: "matrix_experts_sum", Spec: fmt.Sprintf("%s shared%d", p.matrixProduct.spec(), len(shared)),
+		Grid: p.tokens * p.colTiles(), Work: macs, Flops: 2 * macs, Touched: p.touched,
+		In: append(append(p.inputs(), p.ids), shared...), Out: []Ref{y},
+		Body: func(k *kernel.K, b []*kernel.Buf, _ []kernel.V) {
+			x, ws, scales, b := p.operandsIn(b)
+			ids, shared, y := b[0], b[1:len(b)-1], b[len(b)-1]
+			token, colTile := k.UDiv(k.Group(), k.Int(p.colTiles())), k.URem(k.Group(), k.Int(p.colTiles()))
+			n0, from := k.Mul(colTile, k.Int(p.tileCols())), k.Mul(token, k.Int(p.choices))
+			// The experts and their choices, from memory in every lane: scalar registers
+			// would not hold as many addresses.
+			chosen, places := k.Shared(ir.I32, p.choices), k.Shared(ir.I32, p.choices)
+			count := k.UniformVar(k.Int32(0))
+			eachExpert(k, ids, from, p.choices, func(id, choice kernel.V) {
+				k.First(func() {
+					chosen.Store(count.Get(), id)
+					places.Store(count.Get(), k.Convert(choice, kernel.I32))
+				})
+				count.Set(k.Add(count.Get(), k.Int32(1)))
+			})
+			k.Barrier()
+			experts := count.Get()
+			store := func(col kernel.V, v kernel.Vec) {
+				at := k.Add(k.Mul(token, k.Int(p.n)), col)
+				for _, s := range shared {
+					var more []kernel.V
+					for i := range v.Len() {
+						more = append(more, k.Add(k.At(v, i), s.Load(k.Add(at, k.Int(i)))))
+					}
+					v = k.MakeVec(more...)
+				}
+				y.StoreVec(at, packedAs(k, v, y.Format()))
+			}
+			has := k.Cmp(kernel.GT, experts, k.Int32(0))
+			k.If(has, func() {
+				var list []matrixWeight
+				for i := range p.choices { // a place that is left multiplies the last, for nothing
+					at := k.Select(k.Cmp(kernel.LT, k.Int32(i), experts), k.Int32(i), k.Sub(experts, k.Int32(1)))
+					x.at = append(x.at, k.Add(from, k.Convert(places.Load(at), kernel.I64)))
+					list = append(list, matrixWeight{ws[0], scales[0], k.Convert(chosen.Load(at), kernel.I64)})
+				}
+				p.multiply(k, x, list, n0, func(row, col kernel.V, sums []kernel.Vec) {
+					total := k.ZeroVec(kernel.F32, target.ResultRun)
+					for i, sum := range sums {
+						counts := k.Cmp(kernel.LT, k.Int32(i), experts) // they come first
+						total = k.MapVec(func(v ...kernel.V) kernel.V {
+							return k.Select(counts, k.Add(v[0], k.RoundBF16(v[1])), v[0])
+						}, total, sum)
+					}
+					k.If(k.Cmp(kernel.EQ, row, k.Int(0)), func() { store(col, total) })
+				})
+			})
+			k.If(k.Not(has), func() {
+				k.Lanes(k.Int(p.tileCols()/target.ResultRun), func(i kernel.V) {
+					store(k.Add(n0, k.Mul(i, k.Int(target.ResultRun))), k.ZeroVec(kernel.F32, target.ResultRun))
+				})
+			})
+		},
+	})
+}
+
+// sumPairs is y[t,:], the sum of the rows of token t's pairs in ascending expert id,
+// and what is shared, if anything. Pairs that do not count add nothing.
+func sumPairs(l Lowering, r *routing, rows Ref, shared []Ref, y Ref, d int) {
+	pieces := ceilDiv(d, l.Target().Lanes)
+	l.Launch(Launch{
+		Name: "expert_sum", Spec: fmt.Sprintf("d%d choices%d shared%d", d, r.choices, len(shared)), Grid: r.tokens * pieces,
+		Work: int64(r.tokens * r.choices * d), In: append([]Ref{r.ids, rows}, shared...), Out: []Ref{y},
+		Body: func(k *kernel.K, b []*kernel.Buf, _ []kernel.V) {
+			token, piece := k.UDiv(k.Group(), k.Int(pieces)), k.URem(k.Group(), k.Int(pieces))
+			col := k.Add(k.Mul(piece, k.Int(l.Target().Lanes)), k.Lane())
+			k.If(k.Cmp(kernel.LT, col, k.Int(d)), func() {
+				total := k.Var(k.Float(0))
+				from := k.Mul(token, k.Int(r.choices))
+				eachExpert(k, b[0], from, r.choices, func(_, choice kernel.V) {
+					v := b[1].Load(k.Add(k.Mul(k.Add(from, choice), k.Int(d)), col))
+					total.Set(k.Add(total.Get(), v))
+				})
+				at, sum := k.Add(k.Mul(token, k.Int(d)), col), total.Get()
+				for i := range shared {
+					sum = k.Add(sum, b[2+i].Load(at))
+				}
+				b[len(b)-1].Store(at, sum)
+			})
+		},
+	})
+}

@@ -1,0 +1,98 @@
+package kernels
+
+import (
+	"github.com/kiln-project/kiln/codegen/kernel"
+	"github.com/kiln-project/kiln/ir"
+)
+
+// matrixOperand is an op's activations as a product reads them.
+type matrixOperand struct{ x, scales Ref }
+
+// matrixActivations is x, m rows, after quantisation in blocks, if block is not 0:
+// codes with scales for weights of 8-bit codes, else bf16, which holds a rounded
+// value's four significant bits.
+func (p *matrixProduct) activations(l Lowering, x Ref, m, block int) matrixOperand {
+	n := m * p.depth
+	switch {
+	case block == 0:
+		return matrixOperand{x: x}
+	case block != matrixChunk || p.depth%matrixChunk != 0:
+		q := l.Scratch(ir.BF16, n)
+		actQuant(l, x, q, n, block)
+		return matrixOperand{x: q}
+	case p.w != ownCodes(p.t):
+		q := matrixOperand{x: l.Scratch(ir.BF16, n)}
+		waveQuant(l, x, q, n)
+		return q
+	}
+	p.codes = true
+	q := matrixOperand{x: l.Scratch(p.w, n), scales: l.Scratch(ir.F32, n/matrixChunk)}
+	if p.scaledMFMA() != nil {
+		q.scales = l.Scratch(ir.E8M0, n/matrixChunk)
+	}
+	waveQuant(l, x, q, n)
+	return q
+}
+
+// laneQuant is how many elements of a block of matrixChunk a lane rounds.
+const laneQuant = 4
+
+// waveQuant rounds n bf16 numbers in blocks of matrixChunk as quantBlock does, each
+// block in half a wave, to codes and scales or, without scales, to bf16.
+func waveQuant(l Lowering, x Ref, y matrixOperand, n int) {
+	t := l.Target()
+	f, _ := codeFormatOf(ir.F8E4M3, t)
+	codes := y.x.DT != ir.BF16
+	out, spec := []Ref{y.x}, "bf16"
+	if codes {
+		out, spec = append(out, y.scales), "codes"
+	}
+	l.Launch(Launch{
+		Name: "act_quant_wave", Spec: spec, Grid: ceilDiv(n, t.Lanes*laneQuant), Work: int64(n * 8),
+		In: []Ref{x}, Out: out, Ints: []int{n},
+		Body: func(k *kernel.K, b []*kernel.Buf, ints []kernel.V) {
+			const lanes = matrixChunk / laneQuant
+			at := k.Mul(k.Add(k.Mul(k.Group(), k.Int(t.Lanes)), k.Lane()), k.Int(laneQuant))
+			in := k.Cmp(kernel.LT, at, ints[0])
+			words := b[0].LoadVecIf(in, at, laneQuant)
+			var v []kernel.V
+			for i := range words.Len() {
+				w := k.At(words, i)
+				v = append(v, k.Bits(k.Shl(w, k.Int32(16))), k.Bits(k.And(w, k.Int32(-1<<16))))
+			}
+			top, bad := k.Float(f.floor), k.Float(0)
+			for _, v := range v {
+				top = k.Max(k.Abs(v), top)
+				bad = k.Add(bad, k.Mul(v, k.Float(0)))
+			}
+			for i := lanes / 2; i >= 1; i /= 2 {
+				top, bad = k.Max(top, k.LaneXor(top, i)), k.Add(bad, k.LaneXor(bad, i))
+			}
+			s := scaleOfMax(k, top, bad, f)
+			code := make([]kernel.V, len(v))
+			for i, v := range v {
+				code[i] = f.encode(k, k.Mul(v, s.inverse))
+			}
+			if !codes {
+				for i, c := range code {
+					v[i] = k.Mul(f.decode(k, c), s.scale)
+				}
+				k.If(in, func() { b[1].StoreVec(at, k.MakeVec(k.PackBF16(v[0], v[1]), k.PackBF16(v[2], v[3]))) })
+				return
+			}
+			word := code[0]
+			for i, c := range code[1:] {
+				word = k.Or(word, k.Shl(c, k.Int32(8*(i+1))))
+			}
+			k.If(in, func() { b[1].StoreVec(at, k.MakeVec(word)) })
+			first := k.Cmp(kernel.EQ, k.And(k.Lane(), k.Int(lanes-1)), k.Int(0))
+			k.If(k.And(in, first), func() {
+				scale := s.scale
+				if y.scales.DT == ir.E8M0 {
+					scale = k.EncodeE8M0(scale)
+				}
+				b[2].Store(k.UDiv(at, k.Int(matrixChunk)), scale)
+			})
+		},
+	})
+}
