@@ -292,7 +292,7 @@ func TestViolation(t *testing.T) {
 		{"runtime/hip", own("codegen/plan"), true},
 		{"runtime/hip", "github.com/ebitengine/purego", true},
 		{"runtime/cuda", own("runtime/internal/driver"), false},
-		{"runtime/cuda", own("codegen/object"), true},
+		{"runtime/cuda", own("codegen/plan"), true},
 		{"runtime/internal/driver", "github.com/ebitengine/purego", false},
 		{"runtime/internal/driver", own("codegen/object"), true},
 		{"runtime/internal/driver/drivertest", own("codegen/object"), false},

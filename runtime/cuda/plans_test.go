@@ -158,6 +158,23 @@ func TestPlanRefuses(t *testing.T) {
 	})
 }
 
+// A fault shows where the host waits next, and closing after it is quiet.
+func TestPlanDeviceLost(t *testing.T) {
+	d, fake := openFake(t, func(*drivertest.Launch) error { return errors.New("fault") })
+	x, err := OpenForPlans(d, PlanOptions{})
+	ok(t, err)
+	lib, err := x.Load(addPTX, []string{"vadd"})
+	ok(t, err)
+	m, err := x.Alloc(400)
+	ok(t, err)
+	s, err := lib.Prepare(sums(m, 10, 3))
+	ok(t, errors.Join(err, s.Run()))
+	refused(t, m.Read(0, make([]byte, 4)), ErrDeviceLost, "error 700 CUDA_ERROR_ILLEGAL_ADDRESS")
+	refused(t, s.Run(), ErrDeviceLost, "was lost before")
+	refused(t, errors.Join(s.Close(), m.Free(), lib.Close()), ErrDeviceLost, "was lost before")
+	ok(t, errors.Join(x.Close(), fake.Forget(), fake.Close()))
+}
+
 func TestRuns(t *testing.T) {
 	all := []string{"x86-64-v3", "gfx942", "sm_80", "sm_90", "sm_100"}
 	for device, want := range map[string][]string{"sm_90": {"sm_90", "sm_80"}, "sm_89": {"sm_80"}, "sm_120": {"sm_100", "sm_90", "sm_80"}, "sm_70": {}} {

@@ -74,7 +74,7 @@ func TestBundle(t *testing.T) {
 		t.Errorf("ran %+v", r)
 	}
 	kiln(t, append(run, "--numerics", "unrounded")...).failed(t, exitRefused, "was compiled with numerics production, not unrounded", "--numerics unrounded")
-	kiln(t, append(run, "--device", "ref")...).failed(t, exitRefused, "--bundle runs on host")
+	kiln(t, append(run, "--device", "ref")...).failed(t, exitRefused, "--bundle runs on GPUs, host and emu")
 	kiln(t, append(run, "--model", modelFolder(t, map[string][]byte{"config.json": []byte(strings.Replace(string(readFile(t, tinyModel+"/config.json")), `"max_position_embeddings": 4096`, `"max_position_embeddings": 2048`, 1))}))...).
 		failed(t, exitRefused, "was compiled from another config.json")
 	part := filepath.Join(dir, "part.kiln")

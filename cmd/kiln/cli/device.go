@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"runtime"
@@ -17,8 +18,8 @@ import (
 	"github.com/kiln-project/kiln/runtime/host"
 )
 
-// devices lists what --device takes.
-var devices = []string{"auto", "hip:N", "cuda:N", "host", "emu:gfx942", "emu:gfx950", "ref"}
+// devices lists what --device takes besides auto, hip[:N] and cuda[:N].
+var devices = []string{"host", "emu:gfx942", "emu:gfx950", "ref"}
 
 // defaultChip is the one that emu alone stands for.
 const defaultChip = "gfx950"
@@ -47,11 +48,14 @@ func parseDevice(e *env, f *flags, name string) (device, error) {
 		}
 		return g.device("given by " + f.origins("device")), nil
 	}
+	if name == "auto" {
+		return chooseAuto(e, f)
+	}
 	if name == "emu" {
 		name += ":" + defaultChip
 	}
 	if !slices.Contains(devices, name) {
-		return device{}, refuse(fmt.Errorf("%s %s: this version has %s", f.origins("device"), name, strings.Join(devices, ", ")), "--device host")
+		return device{}, refuse(fmt.Errorf("%s %s: this version has auto, hip:N, cuda:N, %s", f.origins("device"), name, strings.Join(devices, ", ")), "--device host")
 	}
 	_, chip, _ := strings.Cut(name, ":")
 	return device{name: name, chip: chip, why: "given by " + f.origins("device")}, nil
@@ -68,13 +72,7 @@ func chooseDevice(e *env, f *flags) (device, error) {
 		}
 		name = ""
 	}
-	var d device
-	var err error
-	if name == "" || name == "auto" {
-		d, err = chooseAuto(e, f)
-	} else {
-		d, err = parseDevice(e, f, name)
-	}
+	d, err := parseDevice(e, f, cmp.Or(name, "auto"))
 	if err == nil {
 		err = d.watch(f)
 	}

@@ -143,7 +143,7 @@ func TestBundleOnGPU(t *testing.T) {
 			t.Errorf("standard error %q, want %q", got.stderr, want)
 		}
 	}
-	kilnWith(t, chosen, "", append(run, drivers(t, nil, nil)...)...).failed(t, exitRefused, "was compiled for [sm_90 gfx942], device host ("+noGPU+") runs ")
+	kilnWith(t, chosen, "", append(run, drivers(t, nil, nil)...)...).failed(t, exitRefused, "was compiled for [sm_90 gfx942], device host runs ", ": "+noGPU+"\n")
 }
 
 // chosen leaves the device to kiln.

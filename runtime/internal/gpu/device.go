@@ -79,6 +79,11 @@ func (d *Device) Sync() error {
 func (d *Device) Close() error {
 	var errs []error
 	if d.staging != nil {
+		// Copies may be under way. With a lost device all is gone, and who lost it
+		// knows.
+		if err := d.Sync(); !errors.Is(err, driver.ErrDeviceLost) {
+			errs = append(errs, err)
+		}
 		errs = append(errs, d.staging.Close())
 	}
 	if d.stream != nil {
