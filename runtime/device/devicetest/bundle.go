@@ -144,6 +144,7 @@ func (b *Bundle) Start(t testing.TB, dev device.Device) *Runner {
 	if r.Exec, err = device.NewExecutor(r.tap, b.Code.Object, b.Code.Module, b.weights); err != nil {
 		t.Fatal(err)
 	}
+	r.tap.keeps = true
 	if r.Engine, err = engine.New(&kept{r.Exec, r}, b.Layout, b.Rings, b.Rings*b.Pages); err != nil {
 		t.Fatal(err)
 	}
@@ -163,12 +164,19 @@ func (r *Runner) Close(t testing.TB) {
 	}
 }
 
-// Again runs the last plan n times more, as it is, and waits for the device; how
-// many launches one run has is the result.
+// Again runs the last plan n times more with the same inputs, which lie in memory that
+// a run uses for other values too, and waits for the device; how many launches one run
+// has is the result.
 func (r *Runner) Again(t testing.TB, n int) int {
 	t.Helper()
+	inputs := r.tap.last.inputs
 	for range n {
-		if err := r.tap.last.Run(); err != nil {
+		for _, in := range inputs {
+			if err := in.to.Memory.Write(in.offset, in.bytes); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := r.tap.last.Sequence.Run(); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -195,10 +203,24 @@ func (k *kept) NewState(entry string, bind map[string]int) (engine.State, error)
 	return st, err
 }
 
-// tap is a device that remembers what ran last.
+// tap is a device that remembers what ran last, and what was written for it.
 type tap struct {
 	device.Device
-	last *tapped
+	last    *tapped
+	keeps   bool // writes are remembered: the weights have been written
+	written []written
+}
+
+// written is a write to memory.
+type written struct {
+	to     *tappedMemory
+	offset int64
+	bytes  []byte
+}
+
+type tappedMemory struct {
+	device.Memory
+	tap *tap
 }
 
 type tapLibrary struct {
@@ -210,6 +232,22 @@ type tapped struct {
 	device.Sequence
 	tap      *tap
 	launches int
+	inputs   []written // of the last run
+}
+
+func (d *tap) Alloc(bytes int64) (device.Memory, error) {
+	m, err := d.Device.Alloc(bytes)
+	if err != nil {
+		return nil, err
+	}
+	return &tappedMemory{m, d}, nil
+}
+
+func (m *tappedMemory) Write(offset int64, src []byte) error {
+	if m.tap.keeps {
+		m.tap.written = append(m.tap.written, written{m, offset, slices.Clone(src)})
+	}
+	return m.Memory.Write(offset, src)
 }
 
 func (d *tap) Load(code []byte, kernels []string) (device.Library, error) {
@@ -225,11 +263,11 @@ func (l *tapLibrary) Prepare(launches []device.Launch) (device.Sequence, error) 
 	if err != nil {
 		return nil, err
 	}
-	return &tapped{s, l.tap, len(launches)}, nil
+	return &tapped{Sequence: s, tap: l.tap, launches: len(launches)}, nil
 }
 
 func (s *tapped) Run() error {
-	s.tap.last = s
+	s.tap.last, s.inputs, s.tap.written = s, s.tap.written, nil
 	return s.Sequence.Run()
 }
 
