@@ -26,7 +26,7 @@ FUZZTIME = 30s
 
 help: ## show this text
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | while IFS="$$(printf '\t')" read -r name text; do printf '  %-10s  %s\n' "$$name" "$$text"; done
-	@printf '\nvariables: PROMPT, N, DEVICE (run; host or ref, which needs no LLVM), FUZZTIME (fuzz), BENCH, PKGS (bench), TOOLCHAIN (none: no LLVM)\n'
+	@printf '\nvariables: PROMPT, N, DEVICE (run; host, emu, or ref, which needs no LLVM), FUZZTIME (fuzz), BENCH, PKGS (bench), TOOLCHAIN (none: no LLVM)\n'
 
 build: ## build bin/kiln
 	@echo 'go build -trimpath -o bin/kiln ./cmd/kiln'

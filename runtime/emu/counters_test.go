@@ -8,7 +8,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// counted runs code as groups of so many waves, over an array of 64 KiB at s[4:5].
+// counted runs code as groups of so many waves, with the address of an array of 64 KiB
+// as the only argument and the group's id in s2.
 func counted(t *testing.T, c *Counters, groups, waves, workers int, code string) {
 	t.Helper()
 	var lines []string
@@ -19,7 +20,7 @@ func counted(t *testing.T, c *Counters, groups, waves, workers int, code string)
 	}
 	k := snippet(t, "gfx942", lines...)
 	k.Meta.Descriptor.Rsrc1 = 3 // 32 vector registers
-	k.Meta.KernargBytes, k.Meta.Descriptor.Properties, k.Meta.Descriptor.Rsrc2 = 8, 8, 2<<1
+	k.Meta.KernargBytes, k.Meta.Descriptor.Properties, k.Meta.Descriptor.Rsrc2 = 8, 8, 2<<1|1<<7
 	b := make([]byte, 1<<16+lineBytes)
 	base := Address(b) + lineBytes - Address(b)%lineBytes
 	space := &Space{}
@@ -39,7 +40,8 @@ func TestCounters(t *testing.T) {
 	const code = `
 		s_load_dwordx2 s[4:5], s[0:1], 0x0
 		s_waitcnt lgkmcnt(0)
-		v_lshlrev_b32_e32 v1, 2, v0
+		s_lshl_b32 s8, s2, 12
+		v_lshl_add_u32 v1, v0, 2, s8
 		global_load_dword v2, v1, s[4:5]
 		s_waitcnt vmcnt(0)
 		s_mov_b64 exec, 0xffff
@@ -53,7 +55,7 @@ func TestCounters(t *testing.T) {
 		s_nop 0`
 	counted(t, &c, 3, 2, 1, code)
 	want := KernelCounters{
-		Kernel: "snippet", Launches: 1, Groups: 3, Waves: 6, Instructions: 6 * 15, SALU: 6, VALU: 12, MFMA: 6, SMEM: 6, Loads: 6, Stores: 6, Atomics: 6, LDS: 6,
+		Kernel: "snippet", Launches: 1, Groups: 3, Waves: 6, Instructions: 6 * 16, SALU: 12, VALU: 12, MFMA: 6, SMEM: 6, Loads: 6, Stores: 6, Atomics: 6, LDS: 6,
 		Branches: 6, Barriers: 6, Waits: 12, Other: 12, ActiveLanes: 6 * (64 + 16),
 		RequestedBytes: 6 * (256 + 64 + 64), Lines: 6 * (2 + 1 + 1), Rows: 6 * 3, LDSCycles: 6, Occupancy: 2,
 	}
@@ -75,7 +77,7 @@ func TestCounters(t *testing.T) {
 	if err := c.Table(&table); err != nil {
 		t.Fatal(err)
 	}
-	for _, part := range []string{"snippet", "62.5%", "75.0%", "180"} {
+	for _, part := range []string{"snippet", "62.5%", "75.0%", "192"} {
 		if !strings.Contains(table.String(), part) {
 			t.Errorf("the table has no %q:\n%s", part, table.String())
 		}

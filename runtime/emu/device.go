@@ -118,7 +118,10 @@ func (m *memory) Read(offset int64, dst []byte) error {
 	b, err := m.at(offset, len(dst))
 	if m.shadow != nil && len(b) > 0 {
 		if at, found := m.shadow.Undefined(Address(b), uint64(len(b))); found {
-			return fmt.Errorf("uninit: byte %d of a block of %d is read and undefined", at-Address(m.bytes), m.size)
+			return &SanitizerError{Reports: []Report{{
+				Check: CheckUninit, Kind: "undefined result", Lane: -1, Address: at, Count: 1,
+				Detail: fmt.Sprintf("the host reads byte %d of a block of %d, which is undefined", at-Address(m.bytes), m.size),
+			}}}
 		}
 	}
 	copy(dst, b)
@@ -225,7 +228,9 @@ func (l *library) Prepare(launches []device.Launch) (device.Sequence, error) {
 	return s, nil
 }
 
-// sanitize are the checks of a launch: it may touch what its arguments say.
+// sanitize are the checks of a launch: it may touch what its arguments say. What it
+// is the first to touch it may read back, which the plan calls writing: fused kernels
+// do, and use scratch memory. Reading it before it is written is for CheckUninit.
 func (d *Device) sanitize(x *device.Launch) *Sanitize {
 	if d.opts.Sanitize == 0 {
 		return nil
@@ -235,8 +240,11 @@ func (d *Device) sanitize(x *device.Launch) *Sanitize {
 		if a.Mode == "" {
 			continue
 		}
-		modes := map[plan.Mode]Mode{plan.Read: ModeRead, plan.Write: ModeWrite, plan.Update: ModeRead | ModeWrite}
-		s.Buffers = append(s.Buffers, Buffer{Address: a.Address, Bytes: uint64(a.Bytes), Mode: modes[a.Mode], Label: a.Label, Undefined: a.First})
+		mode := map[plan.Mode]Mode{plan.Read: ModeRead, plan.Write: ModeWrite, plan.Update: ModeRead | ModeWrite}[a.Mode]
+		if a.First {
+			mode |= ModeRead
+		}
+		s.Buffers = append(s.Buffers, Buffer{Address: a.Address, Bytes: uint64(a.Bytes), Mode: mode, Label: a.Label, Undefined: a.First})
 	}
 	return s
 }

@@ -11,4 +11,9 @@
 // (table.go) and compiled once into a step, a Go function over the state of a
 // wavefront (wave.go). What is not understood, a mnemonic, an operand or a
 // modifier, is an error when the kernel is loaded: nothing is ignored.
+//
+// What looks at a launch (watch.go): the sanitizers (sanitize.go and a file for each),
+// the counters and the trace. They know an instruction's registers from its compiler
+// (uses.go), and its accesses of memory from its execution. A launch with none of them
+// pays for a nil check at each access.
 package emu

@@ -96,7 +96,7 @@ const poison = 0x7fd5ffd5
 type Report struct {
 	Check   Checks
 	Kind    string // of the defect, such as "out of bounds"
-	Kernel  string
+	Kernel  string // "" if it is the host that reads
 	Offset  uint64 // of the instruction, from the kernel's first byte
 	Text    string // of the instruction
 	Group   [3]int // work-group
@@ -111,7 +111,11 @@ type Report struct {
 
 func (r Report) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%v: %s: kernel %s+0x%x: %s: work-group %v, wave %d", r.Check, r.Kind, r.Kernel, r.Offset, r.Text, r.Group, r.Wave)
+	fmt.Fprintf(&b, "%v: %s: ", r.Check, r.Kind)
+	if r.Kernel == "" {
+		return b.String() + r.Detail
+	}
+	fmt.Fprintf(&b, "kernel %s+0x%x: %s: work-group %v, wave %d", r.Kernel, r.Offset, r.Text, r.Group, r.Wave)
 	if r.Lane >= 0 {
 		fmt.Fprintf(&b, ", lane %d", r.Lane)
 	}

@@ -3,6 +3,7 @@ package emu
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"math/bits"
 	"slices"
 	"strings"
@@ -247,7 +248,8 @@ func (x *raceWatcher) tracked(address uint64) bool {
 func (x *raceWatcher) end(*group) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	for number, p := range x.pages {
+	for _, number := range slices.Sorted(maps.Keys(x.pages)) {
+		p := x.pages[number]
 		for i := range p.wrote {
 			for m := p.wrote[i]; m != 0; m &= m - 1 {
 				at := 64*i + bits.TrailingZeros64(m)
@@ -259,7 +261,7 @@ func (x *raceWatcher) end(*group) {
 			}
 		}
 		p.wrote, p.read = [racePageBytes / 64]uint64{}, [racePageBytes / 64]uint64{}
-		x.spare = append(x.spare, p)
+		x.spare = append(x.spare, p) //kilnvet:ignore maporder spare pages are all alike
 	}
 	clear(x.pages)
 	x.nearPage = nil

@@ -97,5 +97,6 @@ func TestRaceSanitizer(t *testing.T) {
 			buffer_inv sc1
 			global_load_dword v3, v1, s[6:7]
 			global_load_dword v3, v1, s[6:7] offset:256`, ""},
-	})
+	}, "groups write the same", "groups write different values", "high halves differ", "high halves are the same", "group reads what another writes",
+		"group reads what no one writes", "the last group reads after an acquire")
 }

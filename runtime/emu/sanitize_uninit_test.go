@@ -49,6 +49,19 @@ func TestUninitSanitizer(t *testing.T) {
 			v_cmp_gt_f32_e32 vcc, 1.0, v8
 			v_cndmask_b32_e64 v9, 0, 4, vcc
 			ds_read_b32 v3, v9`, "undefined address +0x14"},
+		{"the defined word of a pair of scalars", CheckUninit, 1, 1, `
+			s_mov_b32 s10, 4
+			v_mov_b64_e32 v[8:9], s[10:11]
+			ds_read_b32 v3, v8`, ""},
+		{"the undefined word of a pair of scalars", CheckUninit, 1, 1, `
+			s_mov_b32 s10, 4
+			v_mov_b64_e32 v[8:9], s[10:11]
+			ds_read_b32 v3, v9`, "undefined address +0x14: the address follows from v9"},
+		{"a shift of scalars that leaves the defined half", CheckUninit, 1, 1, `
+			s_and_b32 s10, s10, 0xffff0000
+			v_mov_b32_e32 v8, 16
+			v_lshlrev_b32_e32 v8, v8, s10
+			ds_read_b32 v3, v8`, ""},
 		{"branch on scc", CheckUninit, 1, 1, `
 			s_cmp_eq_u32 s9, 0
 			s_cbranch_scc1 0`, "undefined branch +0x10: the branch follows from scc, which is undefined"},

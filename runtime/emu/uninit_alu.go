@@ -256,7 +256,15 @@ func (x *uninitWatcher) carry(w *wave, in *Inst, use *uses, u *undefined, c carr
 	for _, i := range c.data {
 		found := false
 		for _, s := range use.reads {
-			if s.arg != i || !s.vector {
+			if s.arg != i {
+				continue
+			}
+			if !s.vector {
+				if s.reg+s.n > regFlatScratch || x.controls(use, c, s) {
+					return false
+				}
+				found = true
+				copy(e.s[s.reg:s.reg+s.n], u.s[s.reg:])
 				continue
 			}
 			s, found = w.shifted(s), true
@@ -313,6 +321,13 @@ func (x *uninitWatcher) carry(w *wave, in *Inst, use *uses, u *undefined, c carr
 		}
 	}
 	return true
+}
+
+// controls tells whether a scalar operand of data is one of control, too.
+func (x *uninitWatcher) controls(use *uses, c carried, data span) bool {
+	return slices.ContainsFunc(use.reads, func(s span) bool {
+		return slices.Contains(c.control, s.arg) && s.overlaps(data)
+	})
 }
 
 // choose is v_cndmask: the source that the mask chooses.

@@ -95,9 +95,7 @@ func checkUses(k *Kernel, rng *rand.Rand) error {
 	if rng.IntN(2) == 0 {
 		a.setExec(rng.Uint64())
 	}
-	for r := range a.v {
-		b.v[r] = a.v[r]
-	}
+	copy(b.v, a.v)
 	b.s, b.scc = a.s, a.scc
 	u := &k.uses[0]
 	scramble(b, func(vector bool, r int) bool { return within(u.reads, vector, r) || within(u.kept, vector, r) })

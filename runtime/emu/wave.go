@@ -89,8 +89,6 @@ func (w *wave) setExec(x uint64) { w.setS64(regEXEC, x) }
 
 func (w *wave) vcc() uint64 { return w.s64(regVCC) }
 
-func (w *wave) setVCC(x uint64) { w.setS64(regVCC, x) }
-
 // fail ends the wave with an error; the first one stays.
 func (w *wave) fail(in *Inst, format string, args ...any) {
 	if w.fault == nil {

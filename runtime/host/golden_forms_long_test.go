@@ -26,28 +26,22 @@ func TestGoldenDisabledForms(t *testing.T) {
 			continue
 		}
 		for _, f := range kernels.For(op) {
-			without := func(name string, config passes.Config, skip map[string]string) {
-				t.Run(name, func(t *testing.T) {
-					decomposed := 0
-					runGolden(t, c, devicetest.Variant{
-						Numerics: dsv4.Production, Passes: config, Disable: []string{f.Name}, Skip: skip,
-						Lowered: func(m *plan.Module) {
-							for _, d := range m.Decomposed {
-								if d.Op == op {
-									decomposed += d.Count
-								}
+			t.Run(f.Name, func(t *testing.T) {
+				decomposed := 0
+				runGolden(t, c, devicetest.Variant{
+					Numerics: dsv4.Production, Passes: withOp[op], Disable: []string{f.Name},
+					Lowered: func(m *plan.Module) {
+						for _, d := range m.Decomposed {
+							if d.Op == op {
+								decomposed += d.Count
 							}
-						},
-					})
-					if decomposed == 0 {
-						t.Errorf("no graph of the goldens decomposes %s", op)
-					}
+						}
+					},
 				})
-			}
-			without(f.Name, withOp[op], chaotic[f.Name])
-			if chaotic[f.Name] != nil {
-				without(f.Name+"/perturbed", passes.Config{Only: append(optional(), "perturb")}, nil)
-			}
+				if decomposed == 0 {
+					t.Errorf("no graph of the goldens decomposes %s", op)
+				}
+			})
 		}
 	}
 }
@@ -70,9 +64,9 @@ func TestGoldenAllDecomposed(t *testing.T) {
 			names = append(names, f.Name)
 		}
 	}
-	runGolden(t, newCompiler(t), variant{
-		numerics: dsv4.Production, disable: names,
-		lowered: func(m *plan.Module) {
+	runGolden(t, devicetest.Compiler(t), devicetest.Variant{
+		Numerics: dsv4.Production, Disable: names,
+		Lowered: func(m *plan.Module) {
 			for _, p := range m.Plans {
 				for _, l := range p.Launches {
 					if composites[l.Op] {
@@ -96,10 +90,4 @@ var withOp = map[string]passes.Config{
 	"head_rms_norm": {Disable: []string{"fuse-rope"}},
 	"hc_fused":      {Disable: []string{"fuse-norm-quant"}},
 	"moe_experts":   {Disable: []string{"fuse-moe-add"}},
-}
-
-// chaotic are checks of a form's decomposition that hang on last bits: they hold
-// with every f32 moved by eight of them, which is run beside.
-var chaotic = map[string]map[string]string{
-	"grouped_linear": {"e2e/long/decode": "step 22 of the MTP logits is rounding chaos: docs/dsv4.md, section 9"},
 }

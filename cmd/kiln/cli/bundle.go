@@ -27,6 +27,18 @@ func openBundle(f *flags, dev device, path string, c *dsv4.Config, o *dsv4.Optio
 	if err != nil {
 		return nil, err
 	}
+	runs, err := dev.runs(b.Manifest.Targets)
+	if err != nil {
+		return nil, err
+	}
+	if len(runs) == 0 {
+		t, err := dev.target()
+		if err != nil {
+			return nil, err
+		}
+		hint := fmt.Sprintf("kiln compile --model %s --target %s -o OTHER.kiln", f.text("model"), t.Name)
+		return nil, refuse(fmt.Errorf("%s was compiled for %v, device %s runs %s", path, b.Manifest.Targets, dev.name, t.Name), hint)
+	}
 	set := b.Manifest.Settings
 	differs := func(what string, have, want any) error {
 		hint := fmt.Sprintf("kiln compile --model %s --%s %v -o OTHER.kiln", f.text("model"), what, want)
@@ -56,18 +68,6 @@ func openBundle(f *flags, dev device, path string, c *dsv4.Config, o *dsv4.Optio
 		return nil, differs("layers", set.Layers, c.Layers)
 	}
 	o.Numerics, o.Taps, o.Greedy, o.MaxDraft = dsv4.Numerics(set.Numerics), set.Taps, set.Greedy, set.Speculate
-	runs, err := dev.runs(b.Manifest.Targets)
-	if err != nil {
-		return nil, err
-	}
-	if len(runs) == 0 {
-		t, err := dev.target()
-		if err != nil {
-			return nil, err
-		}
-		hint := fmt.Sprintf("kiln compile --model %s --target %s -o OTHER.kiln", f.text("model"), t.Name)
-		return nil, refuse(fmt.Errorf("%s was compiled for %v, device %s runs %s", path, b.Manifest.Targets, dev.name, t.Name), hint)
-	}
 	code, err := b.ReadCode(path, runs[0])
 	if err != nil {
 		return nil, err

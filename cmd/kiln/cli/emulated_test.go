@@ -20,13 +20,12 @@ func TestEmulatedBundle(t *testing.T) {
 	dir := t.TempDir()
 	b, counters, cache := filepath.Join(dir, "tiny.kiln"), filepath.Join(dir, "counters.json"), filepath.Join(dir, "cache")
 	kiln(t, "compile", "--model", tinyModel, "--target", "gfx942", "--batch", "1", "--prefill", "1", "--max-seq", "64", "--speculate", "1", "-o", b, "--cache-dir", cache).ok(t)
-	logits := []string{"logits", "--model", tinyModel, "--ids", "5", "--prefill", "1", "--out", filepath.Join(dir, "x.safetensors"), "--bundle", b, "--cache-dir", cache}
-	kiln(t, append(slices.Clone(logits), "--device", "emu")...).failed(t, exitRefused, b+" was compiled for [gfx942], device emu:gfx950 runs gfx950", "--target gfx950")
-	kiln(t, append(slices.Clone(logits), "--device", "host")...).failed(t, exitRefused, b+" was compiled for [gfx942], device host runs x86-64-v")
+	run := []string{"run", "--model", tinyModel, "--prompt-ids", "5", "--max-new-tokens", "1", "--bundle", b, "--cache-dir", cache, "--device"}
+	kiln(t, append(slices.Clone(run), "emu")...).failed(t, exitRefused, b+" was compiled for [gfx942], device emu:gfx950 runs gfx950", "--target gfx950")
+	kiln(t, append(slices.Clone(run), "host")...).failed(t, exitRefused, b+" was compiled for [gfx942], device host runs x86-64-v")
 
-	run := []string{"run", "--model", tinyModel, "--prompt-ids", "5", "--max-new-tokens", "2", "--bundle", b, "--cache-dir", cache, "--device", "emu:gfx942"}
-	r := kiln(t, append(slices.Clone(run), "--counters", counters)...).ok(t)
-	if !strings.HasPrefix(r.stderr, "device: emu:gfx942 (emulated, ") || !strings.Contains(r.stderr, "): given by --device\n") {
+	r := kiln(t, append(slices.Clone(run), "emu:gfx942", "--sanitize", "all", "--counters", counters)...).ok(t)
+	if !strings.HasPrefix(r.stderr, "device: emu:gfx942 (emulated, ") || !strings.Contains(r.stderr, "), with the sanitizers memory,race,uninit,waitcnt: given by --device\n") {
 		t.Errorf("standard error %q", r.stderr)
 	}
 	var c countersFile

@@ -90,7 +90,7 @@ var flagTable = []flagDef{
 	{name: "timings", def: false, commands: []string{"compile"}, doc: "say what passes, codegen, LLVM and link took"},
 	{name: "out", def: "", commands: []string{"compile"}, required: true, arg: "OUT.kiln", short: "o", doc: "bundle to write"},
 
-	{name: "device", def: "", commands: []string{"launch"}, required: true, arg: "emu:CHIP", doc: "emu:gfx942 or emu:gfx950"},
+	{name: "device", def: "", commands: []string{"launch"}, required: true, arg: "emu[:CHIP]", doc: "emu:gfx942, or emu:gfx950, which is emu"},
 	{name: "hsaco", def: "", commands: []string{"launch"}, required: true, arg: "F", doc: "a code object for AMD GPUs"},
 	{name: "kernel", def: "", commands: []string{"launch"}, required: true, arg: "SYM", doc: "kernel of it"},
 	{name: "grid", def: "", commands: []string{"launch"}, required: true, arg: "X,Y,Z", doc: "work-groups"},

@@ -53,6 +53,9 @@ func extent3(f *flags, name string) (x [3]int, err error) {
 // emulated reads --device: a chip with the settings of its features.
 func emulated(f *flags) (object.TargetID, error) {
 	text, ok := strings.CutPrefix(f.text("device"), "emu:")
+	if f.text("device") == "emu" {
+		text, ok = defaultChip, true
+	}
 	if !ok {
 		return object.TargetID{}, refuse(fmt.Errorf("%s %s: kernels are launched on emulated devices only", f.origins("device"), f.text("device")), "--device emu:gfx942")
 	}

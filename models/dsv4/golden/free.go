@@ -126,7 +126,7 @@ func (s *Suite) freeDecode(v *verdict, c caseInfo) error {
 	if err := s.logits(v, "logits", f.DecodeLogits[:len(f.DecodeLogits)-1], c.Name+".decode.logits", decodeLimit); err != nil {
 		return err
 	}
-	return s.logits(v, "MTP logits", f.DecodeMTP, c.Name+".decode.mtp_logits", decodeLimit)
+	return s.logits(v, "MTP logits", f.DecodeMTP, c.Name+".decode.mtp_logits", decodeMTPLimit)
 }
 
 // logits compares rows of logits: each row's error and its largest logit. Of the

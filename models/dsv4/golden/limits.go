@@ -103,6 +103,7 @@ const (
 	layerLimit
 	prefillLimit
 	decodeLimit
+	decodeMTPLimit
 	argmaxLimit
 	greedyLimit
 )
@@ -127,6 +128,8 @@ var Limits = [...]Limit{
 		section9 + "free run: prefill logits 1-cos <= 2e-3"},
 	decodeLimit: {"free-decode", []Bound{{OneMinusCos, 5e-3}},
 		section9 + "free run: decode logits <= 5e-3"},
+	decodeMTPLimit: {"free-decode-mtp", []Bound{{OneMinusCos, 9e-3}},
+		section9 + "Kiln's own: MTP logits of decode steps to 9e-3, the limit of decode logits times 1.8 for the block more that they go through"},
 	argmaxLimit: {"argmax", []Bound{{FlipMargin, 0.5}},
 		section9 + "free run: argmax must agree wherever the golden margin exceeds 0.5"},
 	greedyLimit: {"greedy", []Bound{{GreedyMargin, 0.5}},

@@ -68,6 +68,7 @@ func TestLimitsAreSection9(t *testing.T) {
 				{Rel, 2e-2}:         `1-cos <= 5e-5 and rel <= 2e-2`,
 				{OneMinusCos, 2e-3}: `prefill logits 1-cos <= 2e-3`,
 				{OneMinusCos, 5e-3}: `decode logits <= 5e-3`,
+				{OneMinusCos, 9e-3}: `those of decode steps to 9e-3: 5e-3, times 1\.8`,
 				{FlipMargin, 0.5}:   `argmax must agree wherever the golden margin exceeds 0\.5`,
 				{GreedyMargin, 0.5}: `greedy ids must agree up to the first step with margin below 0\.5`,
 			}[b]

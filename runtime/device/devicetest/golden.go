@@ -20,7 +20,6 @@ type Variant struct {
 	Disable  []string                // kernel forms
 	Lowered  func(*plan.Module)      // hears of every unit; may be nil
 	Only     func(check string) bool // nil: all checks
-	Skip     map[string]string       // a check -> why not
 }
 
 // Suite opens the golden suite of the tiny checkpoint over a device.
@@ -59,9 +58,6 @@ func RunGolden(t *testing.T, c *codegen.Compiler, open Opener, v Variant) {
 			continue
 		}
 		t.Run(check.Name, func(t *testing.T) {
-			if why := v.Skip[check.Name]; why != "" {
-				t.Skip(why)
-			}
 			if err := check.Run(); err != nil {
 				t.Error(err)
 			}
