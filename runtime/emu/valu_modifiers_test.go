@@ -376,7 +376,7 @@ func TestSDWA(t *testing.T) {
 					var before [6]Vec
 					const mask = 0x5555aaaaf0f00f0f
 					w := runWave(t, k, func(w *wave) {
-						w.setVCC(mask)
+						w.setS64(regVCC, mask)
 						w.setExec(0xffffffffffff0fff)
 						for v := range before {
 							for i := range Lanes {
@@ -605,7 +605,7 @@ func TestCarries(t *testing.T) {
 			exec, in := r.Uint64()|r.Uint64(), r.Uint64()
 			w := runWave(t, k, func(w *wave) {
 				w.setExec(exec)
-				w.setVCC(in)
+				w.setS64(regVCC, in)
 				for i := range Lanes {
 					w.v[1][i], w.v[2][i] = uint32(valuKinds["u32"].pick(r)), uint32(valuKinds["u32"].pick(r))
 				}
@@ -667,7 +667,7 @@ func TestCndmask(t *testing.T) {
 	w := runWave(t, snippet(t, "gfx942", "v_cndmask_b32_e64 v0, 7, v1, s[4:5]", "v_cndmask_b32_e32 v1, v1, v2, vcc"), func(w *wave) {
 		w.setExec(exec)
 		w.setS64(4, mask)
-		w.setVCC(^uint64(mask))
+		w.setS64(regVCC, ^uint64(mask))
 		for i := range Lanes {
 			w.v[0][i], w.v[1][i], w.v[2][i] = 1000, uint32(100+i), uint32(200+i)
 		}
