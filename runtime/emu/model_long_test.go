@@ -20,7 +20,7 @@ func TestSanitizedModelLong(t *testing.T) {
 		{entry: "decode", tokens: []int{1, 1, 1}, shape: engine.Shape{T: 5, B: 5, O: 5, P: 2}, draft: true},
 		{entry: "verify", tokens: []int{2}, shape: engine.Shape{T: 2, B: 1, O: 2, P: 1}, draft: true},
 		{entry: "verify", tokens: []int{3, 3, 3}, shape: engine.Shape{T: 15, B: 5, O: 15, P: 2}},
-	}, rowsOf(1+29+1+3+2+9, 6+3+1))
+	})
 }
 
 // The whole model on emulated chips, as on the host.

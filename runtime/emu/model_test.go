@@ -33,6 +33,9 @@ func openTiny(t *testing.T, c *codegen.Compiler, chip string, checks emu.Checks)
 	return m
 }
 
+// Pools of so many requests, with so many pages each.
+const requests, pages = 3, 1
+
 // step is one step of the requests of a run.
 type step struct {
 	entry  string
@@ -45,7 +48,6 @@ type step struct {
 // pools.
 func runSteps(t *testing.T, m *devicetest.Tiny, steps []step) (map[string][]float32, []*device.State) {
 	t.Helper()
-	const requests, pages = 3, 1
 	e, st := m.Engine(t, requests, requests*pages)
 	m.Spoil(t, st)
 	seqs, ids := make([]*engine.Seq, requests), make([][]int32, requests)
@@ -104,7 +106,7 @@ func lastHidden(out engine.Tensors) *eval.Tensor {
 
 // sanitized runs steps on the tiny checkpoint with every sanitizer and without: no
 // report, and the same bits, padding and pools included.
-func sanitized(t *testing.T, steps []step, touched map[string]int) {
+func sanitized(t *testing.T, steps []step) {
 	c := devicetest.Compiler(t)
 	for _, chip := range emu.Chips {
 		t.Run(chip, func(t *testing.T) {
@@ -124,12 +126,7 @@ func sanitized(t *testing.T, steps []step, touched map[string]int) {
 					}
 				}
 			}
-			checked.Touched(t, pools[0], func(kind string, wide bool) int {
-				if wide && kind == "entries" { // ratio 128: one entry a page
-					return 0
-				}
-				return touched[kind]
-			})
+			checked.Touched(t, pools[0], func(kind string, rows int) int { return touched(steps, kind, rows) })
 		})
 	}
 }
@@ -140,14 +137,26 @@ func TestSanitizedModel(t *testing.T) {
 	sanitized(t, []step{
 		{entry: "prefill", tokens: []int{5}, shape: engine.Shape{T: 7, B: 2, O: 2, P: 2}},
 		{entry: "decode", tokens: []int{1}, shape: engine.Shape{T: 1, B: 1, O: 1, P: 1}},
-	}, rowsOf(6, 1))
+	})
 }
 
-// rowsOf are the rows that tokens of requests write, which have closed so many groups
-// of 4, and none of 128.
-func rowsOf(tokens, groups int) map[string]int {
-	return map[string]int{
-		"window": tokens, "comp_k": tokens, "comp_g": tokens, "index_comp_k": tokens, "index_comp_g": tokens,
-		"entries": groups, "index_entries": groups,
+// touched is how many rows of a pool the requests of steps write: a row of the rings
+// for each token until the request's ring is full, and one for each group of 4 tokens
+// that they close; they close none of 128.
+func touched(steps []step, kind string, rows int) (n int) {
+	for i := range requests {
+		tokens := 0
+		for _, s := range steps {
+			if i < len(s.tokens) {
+				tokens += s.tokens[i]
+			}
+		}
+		switch {
+		case kind != "entries" && kind != "index_entries":
+			n += min(tokens, rows/requests)
+		case rows > requests*pages: // else one entry a page, of 128 tokens
+			n += tokens / 4
+		}
 	}
+	return n
 }
