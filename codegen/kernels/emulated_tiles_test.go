@@ -17,11 +17,9 @@ func matrixRows() []int {
 	return []int{16, 17, 129}
 }
 
-// tilesSeed is compositeSeed for matrixCases.
-const tilesSeed = 3
-
 // matrixCases are cases of the products about the tiles of matrix units: of rows and
-// columns.
+// columns. They are many results, so that no seed keeps all sums from cancelling:
+// operands are positive (cases.positive).
 func matrixCases(c *cases) {
 	const tile = target.MatrixTile
 	for _, m := range matrixRows() {
