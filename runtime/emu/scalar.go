@@ -1,6 +1,9 @@
 package emu
 
-import "math"
+import (
+	"math"
+	"strings"
+)
 
 // scalar is a scalar source operand.
 type scalar struct {
@@ -9,8 +12,7 @@ type scalar struct {
 	scc   bool
 }
 
-// scalarSource compiles source operand i of an instruction of 32 or 64 bits. A
-// 32-bit literal of a 64-bit integer instruction is sign extended.
+// scalarSource compiles source operand i of an instruction of 32 or 64 bits.
 func (c *compiler) scalarSource(i, bits int) scalar {
 	o := c.plain(c.arg(i))
 	switch o.Kind {
@@ -23,7 +25,10 @@ func (c *compiler) scalarSource(i, bits int) scalar {
 	case Integer:
 		return scalar{reg: -1, konst: uint64(o.Int)}
 	case Hex:
-		return scalar{reg: -1, konst: uint64(int64(int32(o.Int)))}
+		if bits == 64 {
+			c.wideLiteral(o)
+		}
+		return scalar{reg: -1, konst: uint64(uint32(o.Int))}
 	case Float:
 		if bits == 64 {
 			return scalar{reg: -1, konst: math.Float64bits(o.Float)}
@@ -40,6 +45,16 @@ func (c *compiler) scalarSource(i, bits int) scalar {
 	}
 	c.fail("operand %s is no scalar source", o.Text)
 	return scalar{reg: -1}
+}
+
+// wideLiteral checks a 32-bit literal that stands for 64 bits. It is zero extended,
+// as LLVM has it, which moves 0xffffffff to a pair of registers with s_mov_b64 or
+// v_mov_b64 and takes two moves for what is negative. That signed instructions extend
+// the sign is what older ISA documents say, and is not relied on.
+func (c *compiler) wideLiteral(o *Operand) {
+	if o.Int>>31 != 0 && strings.Contains(c.in.Op, "_i64") {
+		c.fail("literal %s of a signed 64-bit instruction: how it is extended is not known", o.Text)
+	}
 }
 
 // inline32 is an inline floating point constant as an f32. 1/(2 pi) is printed with

@@ -52,6 +52,9 @@ func (x *uninitWatcher) vectors(w *wave, in *Inst, use *uses, u *undefined) {
 		x.keep(u, use, &x.source[0], exec)
 		return
 	}
+	if (in.Op == "v_mov_b32" || in.Op == "v_mov_b64") && x.moveScalar(in, use, u, exec) {
+		return
+	}
 	if c, ok := carriedOps[in.Op]; ok && x.carry(w, in, use, u, c) {
 		return
 	}
@@ -206,6 +209,19 @@ func (x *uninitWatcher) joinSpan(w *wave, in *Inst, use *uses, u *undefined, v *
 			broadcast(v, ^uint32(0))
 		}
 	}
+}
+
+// moveScalar is a move of scalar registers to all lanes, word by word.
+func (x *uninitWatcher) moveScalar(in *Inst, use *uses, u *undefined, exec uint64) bool {
+	if in.Enc == EncDPP || in.Enc == EncSDWA || len(use.reads) != 1 || use.reads[0].vector || use.reads[0].n != use.writes[0].n {
+		return false
+	}
+	s, words := use.reads[0], []*Vec{&x.source[0], &x.source[1]}
+	for i, to := range words[:s.n] {
+		broadcast(to, u.s[s.reg+i])
+	}
+	x.keepWords(u, use, words[:s.n], exec)
+	return true
 }
 
 // register is the vector register of an operand of one word, and whether it is one.

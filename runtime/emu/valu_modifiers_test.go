@@ -70,6 +70,9 @@ func TestOperandForms(t *testing.T) {
 		{line: "v_ldexp_f64 v[0:1], v[2:3], -1", v: []uint32{0, 0, 0, 0x3ff00000}, want: []uint32{0, 0x3fe00000}},
 		{line: "v_rcp_f64_e32 v[0:1], 0x40080000", want: []uint32{0x55555555, 0x3fd55555}},
 		{line: "v_mov_b64_e32 v[0:1], -1", want: []uint32{0xffffffff, 0xffffffff}},
+		// A literal is zero extended: LLVM makes two moves of -305419897, one of 0xffffffff.
+		{line: "v_mov_b64_e32 v[0:1], 0xffffffff", want: []uint32{0xffffffff, 0}},
+		{line: "v_mov_b64_e32 v[0:1], 0xffff1234", want: []uint32{0xffff1234, 0}},
 		{line: "v_lshl_add_u64 v[0:1], s[2:3], 3, v[2:3]", s: []uint32{0, 0, 0x80000000, 1}, v: []uint32{0, 0, 1, 0}, want: []uint32{1, 12}},
 		// Scalars are the same for all lanes.
 		{line: "v_add_f32_e32 v0, s3, v1", s: []uint32{0, 0, 0, half}, v: []uint32{0, one}, want: []uint32{fl(1.5)}},
@@ -715,6 +718,8 @@ func TestVectorRefusals(t *testing.T) {
 		{"gfx942", "v_cvt_sr_fp8_f32 v0, v1, v2", "unknown instruction"},
 		{"gfx942", "v_dot2_f32_f16 v0, v1, v2, v3", "unknown instruction"},
 		{"gfx942", "v_cndmask_b32_e64 v0, v1, v2, s4", "no mask of lanes"},
+		{"gfx942", "v_cmp_gt_i64_e32 vcc, 0xffff1234, v[0:1]", "how it is extended is not known"},
+		{"gfx942", "s_ashr_i64 s[0:1], 0xffff1234, s2", "how it is extended is not known"},
 		{"gfx942", "v_cmp_lt_f32_e64 s4, v1, v2", "2 scalar registers"},
 		{"gfx942", "v_cmp_lt_f32_e64 s[4:5], v1, v2 clamp", "modifier clamp"},
 		{"gfx942", "s_set_gpr_idx_on s0, gpr_idx(SRC7)", "no set of indexed operands"},
