@@ -1,6 +1,9 @@
 package emu
 
-import "math"
+import (
+	"math"
+	"strings"
+)
 
 // scalar is a scalar source operand.
 type scalar struct {
@@ -9,8 +12,7 @@ type scalar struct {
 	scc   bool
 }
 
-// scalarSource compiles source operand i of an instruction of 32 or 64 bits. A
-// 32-bit literal of a 64-bit integer instruction is sign extended.
+// scalarSource compiles source operand i of an instruction of 32 or 64 bits.
 func (c *compiler) scalarSource(i, bits int) scalar {
 	o := c.plain(c.arg(i))
 	switch o.Kind {
@@ -23,7 +25,7 @@ func (c *compiler) scalarSource(i, bits int) scalar {
 	case Integer:
 		return scalar{reg: -1, konst: uint64(o.Int)}
 	case Hex:
-		return scalar{reg: -1, konst: uint64(int64(int32(o.Int)))}
+		return scalar{reg: -1, konst: c.literal64(o)}
 	case Float:
 		if bits == 64 {
 			return scalar{reg: -1, konst: math.Float64bits(o.Float)}
@@ -40,6 +42,15 @@ func (c *compiler) scalarSource(i, bits int) scalar {
 	}
 	c.fail("operand %s is no scalar source", o.Text)
 	return scalar{reg: -1}
+}
+
+// literal64 is a 32-bit literal as a 64-bit integer: sign extended where the operand is
+// signed, zero extended for u64 and b64 (LLVM's "AMDGPU Operand Syntax", "Literals").
+func (c *compiler) literal64(o *Operand) uint64 {
+	if strings.HasSuffix(c.in.Op, "_i64") {
+		return uint64(int64(int32(o.Int)))
+	}
+	return uint64(uint32(o.Int))
 }
 
 // inline32 is an inline floating point constant as an f32. 1/(2 pi) is printed with

@@ -69,6 +69,8 @@ func TestOperandForms(t *testing.T) {
 		{line: "v_mul_f64 v[0:1], v[2:3], 0.15915494309189532", v: []uint32{0, 0, 0, 0x3ff00000}, want: []uint32{0x6dc9c882, 0x3fc45f30}},
 		{line: "v_ldexp_f64 v[0:1], v[2:3], -1", v: []uint32{0, 0, 0, 0x3ff00000}, want: []uint32{0, 0x3fe00000}},
 		{line: "v_rcp_f64_e32 v[0:1], 0x40080000", want: []uint32{0x55555555, 0x3fd55555}},
+		// A 32-bit literal of 64 bits: only a signed operand extends its sign.
+		{line: "v_mov_b64_e32 v[0:1], 0xaaaaaaab", want: []uint32{0xaaaaaaab, 0}},
 		{line: "v_mov_b64_e32 v[0:1], -1", want: []uint32{0xffffffff, 0xffffffff}},
 		{line: "v_lshl_add_u64 v[0:1], s[2:3], 3, v[2:3]", s: []uint32{0, 0, 0x80000000, 1}, v: []uint32{0, 0, 1, 0}, want: []uint32{1, 12}},
 		// Scalars are the same for all lanes.
@@ -373,7 +375,7 @@ func TestSDWA(t *testing.T) {
 					var before [6]Vec
 					const mask = 0x5555aaaaf0f00f0f
 					w := runWave(t, k, func(w *wave) {
-						w.setVCC(mask)
+						w.setS64(regVCC, mask)
 						w.setExec(0xffffffffffff0fff)
 						for v := range before {
 							for i := range Lanes {
@@ -526,6 +528,8 @@ func TestCompareForms(t *testing.T) {
 		{"v_cmp_gt_f32_e64 vcc, |v1|, -v2", nil, []uint32{0, fl(-1), fl(1)}, all},
 		{"v_cmp_eq_f32_e64 vcc, |v1|, s0", []uint32{0x7f800000}, []uint32{0, 0xff800000}, all},
 		{"v_cmp_eq_u64_e32 vcc, s[0:1], v[2:3]", []uint32{5, 6}, []uint32{0, 0, 5, 6}, all},
+		{"v_cmp_eq_u64_e32 vcc, 0xf0000000, v[2:3]", nil, []uint32{0, 0, 0xf0000000, 0}, all},
+		{"v_cmp_eq_i64_e32 vcc, 0xf0000000, v[2:3]", nil, []uint32{0, 0, 0xf0000000, 0xffffffff}, all},
 		{"v_cmp_lt_i64_e64 vcc, v[2:3], 0", nil, []uint32{0, 0, 5, 0x80000000}, all},
 		{"v_cmp_ne_u16_e32 vcc, 5, v1", nil, []uint32{0, 0x70005}, 0},
 		{"v_cmp_class_f32_e64 vcc, v1, 3", nil, []uint32{0, 0x7fc00000}, all},
@@ -602,7 +606,7 @@ func TestCarries(t *testing.T) {
 			exec, in := r.Uint64()|r.Uint64(), r.Uint64()
 			w := runWave(t, k, func(w *wave) {
 				w.setExec(exec)
-				w.setVCC(in)
+				w.setS64(regVCC, in)
 				for i := range Lanes {
 					w.v[1][i], w.v[2][i] = uint32(valuKinds["u32"].pick(r)), uint32(valuKinds["u32"].pick(r))
 				}
@@ -664,7 +668,7 @@ func TestCndmask(t *testing.T) {
 	w := runWave(t, snippet(t, "gfx942", "v_cndmask_b32_e64 v0, 7, v1, s[4:5]", "v_cndmask_b32_e32 v1, v1, v2, vcc"), func(w *wave) {
 		w.setExec(exec)
 		w.setS64(4, mask)
-		w.setVCC(^uint64(mask))
+		w.setS64(regVCC, ^uint64(mask))
 		for i := range Lanes {
 			w.v[0][i], w.v[1][i], w.v[2][i] = 1000, uint32(100+i), uint32(200+i)
 		}

@@ -35,11 +35,8 @@ func (o *Operand) constant(e elem) (uint64, bool) {
 		}
 		return uint64(o.Int), true
 	case Hex:
-		switch e {
-		case f64: // the literal is the high half
+		if e == f64 { // the literal is the high half
 			return uint64(uint32(o.Int)) << 32, true
-		case b64:
-			return uint64(int64(int32(o.Int))), true
 		}
 		return uint64(uint32(o.Int)), true
 	case Float:
@@ -127,6 +124,9 @@ func (c *compiler) vectorSource(i, nth int, e elem) *source {
 		v, ok := o.constant(e)
 		if !ok {
 			c.fail("operand %s is no vector source", o.Text)
+		}
+		if e == b64 && o.Kind == Hex {
+			v = c.literal64(o)
 		}
 		s.kind = sourceConstant
 		for j := range s.n {
