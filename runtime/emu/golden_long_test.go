@@ -22,5 +22,3 @@ func TestGoldenLong(t *testing.T) {
 		}
 	}
 }
-
-func TestGreedyLong(t *testing.T) { greedy(t, devicetest.Compiler(t), opener("gfx942", emu.Options{})) }

@@ -44,11 +44,12 @@ func TestGolden(t *testing.T) {
 }
 
 // TestGreedy: the first tokens of case short are the reference's, and the host's, as
-// long as the reference's two largest logits are apart. The long tests have the other
-// chip.
+// long as the reference's two largest logits are apart.
 func TestGreedy(t *testing.T) {
 	c := devicetest.Compiler(t)
-	t.Run("gfx950", func(t *testing.T) { greedy(t, c, opener("gfx950", emu.Options{})) })
+	for _, chip := range emu.Chips {
+		t.Run(chip, func(t *testing.T) { greedy(t, c, opener(chip, emu.Options{})) })
+	}
 	t.Run("host", func(t *testing.T) {
 		if _, err := host.Target(); err != nil {
 			t.Skip(err)
