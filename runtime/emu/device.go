@@ -116,12 +116,9 @@ func (m *memory) Write(offset int64, src []byte) error {
 // Read implements device.Memory.
 func (m *memory) Read(offset int64, dst []byte) error {
 	b, err := m.at(offset, len(dst))
-	if m.shadow != nil && len(b) > 0 {
-		if at, found := m.shadow.Undefined(Address(b), uint64(len(b))); found {
-			return &SanitizerError{Reports: []Report{{
-				Check: CheckUninit, Kind: "undefined result", Lane: -1, Address: at, Count: 1,
-				Detail: fmt.Sprintf("the host reads byte %d of a block of %d, which is undefined", at-Address(m.bytes), m.size),
-			}}}
+	if m.shadow != nil {
+		if r, found := m.shadow.Result(b, m.bytes, fmt.Sprintf("a block of %d", m.size)); found {
+			return &SanitizerError{Reports: []Report{r}}
 		}
 	}
 	copy(dst, b)

@@ -146,7 +146,7 @@ func (k *Kernel) check() error {
 	case d.Has(object.UsesDynamicStack):
 		return errors.New("a dynamic stack is not supported")
 	case d.FloatMode() != floatMode || d.Rsrc1&modeBits != modeBits:
-		return fmt.Errorf("its float mode is %#x and compute_pgm_rsrc1 %#x: only %#x (round to nearest even, denormals kept) with DX10_CLAMP and IEEE_MODE is supported",
+		return fmt.Errorf("its float mode is %#x and compute_pgm_rsrc1 %#x: only %#x (round to nearest even, denormals kept: an assembler wants .amdhsa_float_denorm_mode_32 3) with DX10_CLAMP and IEEE_MODE is supported",
 			d.FloatMode(), d.Rsrc1, floatMode)
 	}
 	for _, p := range []struct {

@@ -83,7 +83,7 @@ func (w *wave) pointer(in *Inst, lane int, address, size uint64, write bool) uns
 		if w.group.lenient() && size <= uint64(len(w.lost)) {
 			return w.loses(address, size)
 		}
-		w.fail(in, "%s writes %d bytes at 0x%x, %s, which is only to be read", w.who(lane), size, address, r.at(address))
+		w.fail(in, "%s writes %d bytes at %s, which is only to be read", w.who(lane), size, r.at(address))
 		return nil
 	}
 	return unsafe.Add(r.base, address-r.lo)
@@ -110,25 +110,28 @@ func (w *wave) loses(address, size uint64) unsafe.Pointer {
 func (r *region) at(address uint64) string { return fmt.Sprintf("%s+%d", r.label, address-r.lo) }
 
 func (w *wave) outside(in *Inst, lane int, address, size uint64, r *region) {
-	switch {
-	case r != nil:
-		w.fail(in, "%s accesses %d bytes at 0x%x, across the end of %s (%d bytes)", w.who(lane), size, address, r.label, r.hi-r.lo)
-	default:
-		w.fail(in, "%s accesses %d bytes at 0x%x, outside of all memory%s", w.who(lane), size, address, w.group.regions.nearest(address))
+	if r != nil {
+		w.fail(in, "%s accesses %d bytes at %s, across its end (%d bytes)", w.who(lane), size, r.at(address), r.hi-r.lo)
+		return
 	}
+	place := w.group.regions.nearest(address)
+	if place == "" {
+		place = fmt.Sprintf("at 0x%x", address)
+	}
+	w.fail(in, "%s accesses %d bytes outside of all memory, %s", w.who(lane), size, place)
 }
 
-// nearest names the region that an address misses by little.
+// nearest says where from a region an address is that misses it by little; "" if none is near.
 func (rs regions) nearest(address uint64) string {
 	const little = 1 << 20
 	best, text := uint64(little), ""
 	for i := range rs {
 		r := &rs[i]
 		if d := address - r.hi; address >= r.hi && d < best {
-			best, text = d, fmt.Sprintf(": %d bytes after the end of %s (%d bytes)", d, r.label, r.hi-r.lo)
+			best, text = d, fmt.Sprintf("%d bytes after the end of %s (%d bytes)", d, r.label, r.hi-r.lo)
 		}
 		if d := r.lo - address; address < r.lo && d < best {
-			best, text = d, fmt.Sprintf(": %d bytes before %s", d, r.label)
+			best, text = d, fmt.Sprintf("%d bytes before %s", d, r.label)
 		}
 	}
 	return text

@@ -28,7 +28,7 @@ func TestDeviceMemoryUndefined(t *testing.T) {
 	if err := m.Read(16, b); err != nil {
 		t.Errorf("what was written: %v", err)
 	}
-	if err := m.Read(20, b); err == nil || !strings.Contains(err.Error(), "byte 32 of a block of 64 is read and undefined") {
+	if err := m.Read(20, b); err == nil || !strings.Contains(err.Error(), "the host reads byte 32 of a block of 64, which is undefined") {
 		t.Errorf("what was not written: error %v", err)
 	}
 	if err := m.Zero(); err != nil {
@@ -53,7 +53,7 @@ func TestDeviceBuffers(t *testing.T) {
 		{Address: 0x2000, Bytes: 32, Mode: plan.Write, Label: "value y", First: true}, {Address: 0x3000, Bytes: 16, Mode: plan.Update, Label: "state k"},
 	}})
 	want := []Buffer{
-		{0x1000, 64, ModeRead, "weight w", false}, {0x2000, 32, ModeWrite, "value y", true}, {0x3000, 16, ModeRead | ModeWrite, "state k", false},
+		{0x1000, 64, ModeRead, "weight w", false}, {0x2000, 32, ModeRead | ModeWrite, "value y", true}, {0x3000, 16, ModeRead | ModeWrite, "state k", false},
 	}
 	if s.Op != "matmul" || s.Layer != "layers.3" || s.Checks != CheckMemory|CheckRace || len(s.Buffers) != len(want) {
 		t.Fatalf("%+v", s)

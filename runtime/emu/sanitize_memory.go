@@ -59,7 +59,7 @@ func (m *memoryWatcher) before(_ *wave, at int) { m.at = at }
 
 func (m *memoryWatcher) access(w *wave, _ *Inst, lane int, address, size uint64, kind accessKind) {
 	if kind == accessAtomic && address%size != 0 {
-		m.reports.report(CheckMemory, "misaligned", w, m.at, lane, address, "%d bytes at 0x%x, not a multiple of %d; %s", size, address, size, m.place(w, address))
+		m.reports.report(CheckMemory, "misaligned", w, m.at, lane, address, "%d bytes %s, whose address is no multiple of %d", size, m.place(w, address), size)
 	}
 	mode := ModeWrite
 	if kind == accessRead {
@@ -81,13 +81,13 @@ func (m *memoryWatcher) access(w *wave, _ *Inst, lane int, address, size uint64,
 	b := m.holds(address)
 	switch {
 	case b == nil:
-		m.reports.report(CheckMemory, "out of bounds", w, m.at, lane, address, "%s %d bytes at 0x%x, %s", what, size, address, m.place(w, address))
+		m.reports.report(CheckMemory, "out of bounds", w, m.at, lane, address, "%s %d bytes %s", what, size, m.place(w, address))
 	case size > b.Address+b.Bytes-address:
-		m.reports.report(CheckMemory, "out of bounds", w, m.at, lane, address, "%s %d bytes at 0x%x, across the end of %s (%d bytes)", what, size, address, b.Label, b.Bytes)
+		m.reports.report(CheckMemory, "out of bounds", w, m.at, lane, address, "%s %d bytes at %s, across its end (%d bytes)", what, size, b.at(address), b.Bytes)
 	case mode == ModeWrite:
-		m.reports.report(CheckMemory, "write of an input", w, m.at, lane, address, "%s %d bytes at 0x%x, %s, which is only to be read", what, size, address, b.at(address))
+		m.reports.report(CheckMemory, "write of an input", w, m.at, lane, address, "%s %d bytes at %s, which is only to be read", what, size, b.at(address))
 	default:
-		m.reports.report(CheckMemory, "read of an output", w, m.at, lane, address, "%s %d bytes at 0x%x, %s, which is only to be written, before it has been", what, size, address, b.at(address))
+		m.reports.report(CheckMemory, "read of an output", w, m.at, lane, address, "%s %d bytes at %s, which is only to be written, before it has been", what, size, b.at(address))
 	}
 }
 
@@ -145,13 +145,14 @@ func (m *memorySanitizer) holds(address uint64) *Buffer {
 	return found
 }
 
-// place names what is at an address, or near.
+// place says where an address is: in a buffer, near one, or else as a number. Numbers
+// change from run to run, as the memory is that of the host.
 func (m *memorySanitizer) place(w *wave, address uint64) string {
 	if b := m.holds(address); b != nil {
-		return b.at(address)
+		return "at " + b.at(address)
 	}
 	const far = 1 << 20
-	best, text := uint64(far), "outside of all buffers"
+	best, text := uint64(far), ""
 	for i := range m.buffers {
 		b := &m.buffers[i]
 		if d := address - (b.Address + b.Bytes); address >= b.Address+b.Bytes && d < best {
@@ -161,11 +162,17 @@ func (m *memorySanitizer) place(w *wave, address uint64) string {
 			best, text = d, fmt.Sprintf("%d bytes before %s", d, b.Label)
 		}
 	}
-	if r := w.group.regions.find(address); r != nil {
-		return text + ", in " + r.at(address)
+	r := w.group.regions.find(address)
+	switch {
+	case r != nil && text == "":
+		return "outside of all buffers, at " + r.at(address)
+	case r != nil:
+		return text + ", at " + r.at(address)
+	case text == "" && m.buffers == nil:
+		text = w.group.regions.nearest(address)
 	}
-	if m.buffers == nil {
-		return text + w.group.regions.nearest(address)
+	if text == "" {
+		return fmt.Sprintf("at 0x%x, outside of all buffers", address)
 	}
 	return text
 }

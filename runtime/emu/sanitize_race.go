@@ -326,8 +326,8 @@ func (r *raceSanitizer) finish(bool) {
 	for number, p := range r.writes {
 		for at := range p.more {
 			list, address := p.lowest(at), number*racePageBytes+uint64(at)
-			r.reports.reportAt(CheckRace, "groups write", r.site(list[1].by), address, "writes 0x%02x to 0x%x%s, and %s writes 0x%02x",
-				list[1].value, address, r.named(address), r.who(list[0].by), list[0].value)
+			r.reports.reportAt(CheckRace, "groups write", r.site(list[1].by), address, "writes 0x%02x to %s, and %s writes 0x%02x",
+				list[1].value, r.named(address), r.who(list[0].by), list[0].value)
 		}
 		readers := r.reads[number]
 		if readers == nil {
@@ -340,8 +340,8 @@ func (r *raceSanitizer) finish(bool) {
 			first, address := p.lowest(at)[0].by, number*racePageBytes+uint64(at)
 			for _, reader := range readers[at] {
 				if reader.group != 0 && reader.group != first.group {
-					r.reports.reportAt(CheckRace, "group reads what another writes", r.site(reader), address, "reads 0x%x%s, which %s writes, with nothing that orders the groups",
-						address, r.named(address), r.who(first))
+					r.reports.reportAt(CheckRace, "group reads what another writes", r.site(reader), address, "reads %s, which %s writes, with nothing that orders the groups",
+						r.named(address), r.who(first))
 					break
 				}
 			}
@@ -361,13 +361,14 @@ func (r *raceSanitizer) who(b by) string {
 	return fmt.Sprintf("work-group %v, wave %d at %s", s.id, s.wave, r.reports.where(s.at))
 }
 
+// named is where an address is: in a buffer, or else a number.
 func (r *raceSanitizer) named(address uint64) string {
 	for i := range r.shared {
 		if b := &r.shared[i]; b.holds(address) {
-			return ", " + b.at(address)
+			return b.at(address)
 		}
 	}
-	return ""
+	return fmt.Sprintf("0x%x", address)
 }
 
 // where names an instruction.

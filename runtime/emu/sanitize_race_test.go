@@ -64,7 +64,7 @@ func TestRaceSanitizer(t *testing.T) {
 			global_store_dword v1, v0, s[6:7]`, ""},
 		{"groups write different values", CheckRace, 1, 3, `
 			v_mov_b32_e32 v2, s2
-			global_store_dword v1, v2, s[6:7]`, "groups write +0x10: writes 0x01 to ADDRESS, out+0, and work-group [0 0 0], wave 0 at +0x10: global_store_dword v1, v2, s[6:7] writes 0x00"},
+			global_store_dword v1, v2, s[6:7]`, "groups write +0x10: writes 0x01 to out+0, and work-group [0 0 0], wave 0 at +0x10: global_store_dword v1, v2, s[6:7] writes 0x00"},
 		{"groups write different halves of a word", CheckRace, 1, 2, `
 			s_lshl_b32 s8, s2, 1
 			v_add_u32_e32 v1, s8, v1
@@ -82,7 +82,7 @@ func TestRaceSanitizer(t *testing.T) {
 			s_cbranch_scc0 2
 			global_store_dword v1, v0, s[6:7]
 			s_endpgm
-			global_load_dword v2, v1, s[6:7]`, "group reads what another writes +0x1c: reads ADDRESS, out+0, which work-group [0 0 0], wave 0 at +0x14: global_store_dword v1, v0, s[6:7] writes"},
+			global_load_dword v2, v1, s[6:7]`, "group reads what another writes +0x1c: reads out+0, which work-group [0 0 0], wave 0 at +0x14: global_store_dword v1, v0, s[6:7] writes"},
 		{"group reads what it writes", CheckRace, 1, 1, `
 			global_store_dword v1, v0, s[6:7]
 			global_load_dword v2, v1, s[6:7]`, ""},

@@ -81,8 +81,7 @@ func (c sanitizerCase) run(t *testing.T, workers int, shuffle uint64) ([]Report,
 	}
 	for i := range found.Reports {
 		r := &found.Reports[i]
-		if strings.Contains(r.Detail, "0x") && r.Address > 1<<32 { // addresses change from run to run
-			r.Detail = strings.ReplaceAll(r.Detail, fmt.Sprintf("0x%x", r.Address), "ADDRESS")
+		if r.Address > 1<<32 { // changes from run to run
 			r.Address -= base
 		}
 	}
@@ -135,28 +134,28 @@ func TestMemorySanitizer(t *testing.T) {
 			global_store_dword v1, v2, s[6:7]
 			global_store_dword v1, v2, s[6:7] offset:256`, ""},
 		{"one past the end", CheckMemory, 1, 1, `
-			global_load_dword v2, v1, s[4:5] offset:4`, "out of bounds +0xc: reads 4 bytes at ADDRESS, 0 bytes after the end of in (256 bytes), in arena+320"},
+			global_load_dword v2, v1, s[4:5] offset:4`, "out of bounds +0xc: reads 4 bytes 0 bytes after the end of in (256 bytes), at arena+320"},
 		{"before the beginning", CheckMemory, 1, 1, `
-			global_load_dword v2, v1, s[4:5] offset:-4`, "out of bounds +0xc: reads 4 bytes at ADDRESS, 4 bytes before in"},
+			global_load_dword v2, v1, s[4:5] offset:-4`, "out of bounds +0xc: reads 4 bytes 4 bytes before in"},
 		{"across the end", CheckMemory, 1, 1, `
-			global_load_dwordx2 v[2:3], v1, s[4:5]`, "out of bounds +0xc: reads 8 bytes at ADDRESS, across the end of in (256 bytes)"},
+			global_load_dwordx2 v[2:3], v1, s[4:5]`, "out of bounds +0xc: reads 8 bytes at in+252, across its end (256 bytes)"},
 		{"lanes that are off go anywhere", CheckMemory, 1, 1, `
 			s_mov_b64 exec, 1
 			global_load_dword v2, v1, s[4:5] offset:252
 			s_mov_b64 exec, 0
 			global_load_dword v2, v1, s[4:5] offset:4095`, ""},
 		{"write of an input", CheckMemory, 1, 1, `
-			global_store_dword v1, v1, s[4:5]`, "write of an input +0xc: writes 4 bytes at ADDRESS, in+0, which is only to be read"},
+			global_store_dword v1, v1, s[4:5]`, "write of an input +0xc: writes 4 bytes at in+0, which is only to be read"},
 		{"read of an output", CheckMemory, 1, 1, `
-			global_load_dword v2, v1, s[6:7] offset:8`, "read of an output +0xc: reads 4 bytes at ADDRESS, out+8, which is only to be written, before it has been"},
+			global_load_dword v2, v1, s[6:7] offset:8`, "read of an output +0xc: reads 4 bytes at out+8, which is only to be written, before it has been"},
 		{"read of an output that has been written", CheckMemory, 1, 1, `
 			global_store_dword v1, v1, s[6:7]
 			global_load_dword v2, v1, s[6:7]
 			s_mov_b64 exec, 1
 			global_load_dwordx2 v[2:3], v1, s[6:7] offset:248
-			global_load_dwordx2 v[2:3], v1, s[6:7] offset:252`, "read of an output +0x1c: reads 8 bytes at ADDRESS, out+252"},
+			global_load_dwordx2 v[2:3], v1, s[6:7] offset:252`, "read of an output +0x1c: reads 8 bytes at out+252"},
 		{"scalar out of bounds", CheckMemory, 1, 1, `
-			s_load_dwordx2 s[8:9], s[4:5], 0xfc`, "out of bounds +0xc: reads 8 bytes at ADDRESS, across the end of in (256 bytes)"},
+			s_load_dwordx2 s[8:9], s[4:5], 0xfc`, "out of bounds +0xc: reads 8 bytes at in+252, across its end (256 bytes)"},
 		{"scalar in bounds", CheckMemory, 1, 1, `
 			s_load_dwordx2 s[8:9], s[4:5], 0xf8`, ""},
 		{"misaligned", CheckMemory, 1, 1, `
@@ -164,7 +163,7 @@ func TestMemorySanitizer(t *testing.T) {
 			global_load_dwordx2 v[2:3], v1, s[4:5] offset:1
 			global_store_dword v1, v2, s[6:7] offset:2
 			global_atomic_add v1, v2, s[6:7] offset:4
-			global_atomic_add v1, v2, s[6:7] offset:6`, "misaligned +0x28: 4 bytes at ADDRESS, not a multiple of 4; out+6"},
+			global_atomic_add v1, v2, s[6:7] offset:6`, "misaligned +0x28: 4 bytes at out+6, whose address is no multiple of 4"},
 		{"nowhere, and on", CheckMemory, 1, 1, `
 			s_mov_b64 s[8:9], 64
 			global_load_dword v2, v1, s[8:9]

@@ -25,10 +25,7 @@ func (c *compiler) scalarSource(i, bits int) scalar {
 	case Integer:
 		return scalar{reg: -1, konst: uint64(o.Int)}
 	case Hex:
-		if bits == 64 {
-			c.wideLiteral(o)
-		}
-		return scalar{reg: -1, konst: uint64(uint32(o.Int))}
+		return scalar{reg: -1, konst: c.literal64(o)}
 	case Float:
 		if bits == 64 {
 			return scalar{reg: -1, konst: math.Float64bits(o.Float)}
@@ -47,14 +44,13 @@ func (c *compiler) scalarSource(i, bits int) scalar {
 	return scalar{reg: -1}
 }
 
-// wideLiteral checks a 32-bit literal that stands for 64 bits. It is zero extended,
-// as LLVM has it, which moves 0xffffffff to a pair of registers with s_mov_b64 or
-// v_mov_b64 and takes two moves for what is negative. That signed instructions extend
-// the sign is what older ISA documents say, and is not relied on.
-func (c *compiler) wideLiteral(o *Operand) {
-	if o.Int>>31 != 0 && strings.Contains(c.in.Op, "_i64") {
-		c.fail("literal %s of a signed 64-bit instruction: how it is extended is not known", o.Text)
+// literal64 is a 32-bit literal as a 64-bit integer: sign extended where the operand is
+// signed, zero extended for u64 and b64 (LLVM's "AMDGPU Operand Syntax", "Literals").
+func (c *compiler) literal64(o *Operand) uint64 {
+	if strings.HasSuffix(c.in.Op, "_i64") {
+		return uint64(int64(int32(o.Int)))
 	}
+	return uint64(uint32(o.Int))
 }
 
 // inline32 is an inline floating point constant as an f32. 1/(2 pi) is printed with

@@ -1,6 +1,7 @@
 package emu
 
 import (
+	"fmt"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -37,6 +38,22 @@ func (s *Shadow) Undefined(address, n uint64) (at uint64, found bool) {
 		return !found
 	})
 	return at, found
+}
+
+// Result is the report of a host that reads b while some of it is undefined. label names
+// b; block is the memory that it lies in, from whose start the report counts.
+func (s *Shadow) Result(b, block []byte, label string) (Report, bool) {
+	if len(b) == 0 {
+		return Report{}, false
+	}
+	at, found := s.Undefined(Address(b), uint64(len(b)))
+	if !found {
+		return Report{}, false
+	}
+	return Report{
+		Check: CheckUninit, Kind: "undefined result", Lane: -1, Address: at, Count: 1,
+		Detail: fmt.Sprintf("the host reads byte %d of %s, which is undefined", at-Address(block), label),
+	}, true
 }
 
 func (s *Shadow) fill(address, n uint64, x byte) {

@@ -125,8 +125,8 @@ func (c *compiler) vectorSource(i, nth int, e elem) *source {
 		if !ok {
 			c.fail("operand %s is no vector source", o.Text)
 		}
-		if o.Kind == Hex && e == b64 {
-			c.wideLiteral(o)
+		if e == b64 && o.Kind == Hex {
+			v = c.literal64(o)
 		}
 		s.kind = sourceConstant
 		for j := range s.n {

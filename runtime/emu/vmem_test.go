@@ -378,8 +378,8 @@ func TestBadAccesses(t *testing.T) {
 		want []string
 	}{
 		{"global_load_dword v4, v2, s[0:1]", 5, 256, []string{"lane 5 accesses 4 bytes", "0 bytes after the end of data (256 bytes)"}},
-		{"global_load_dword v4, v2, s[0:1]", 5, 253, []string{"lane 5 accesses 4 bytes", "across the end of data"}},
-		{"global_load_dwordx4 v[4:7], v2, s[0:1]", 63, 244, []string{"lane 63 accesses 16 bytes", "across the end of data"}},
+		{"global_load_dword v4, v2, s[0:1]", 5, 253, []string{"lane 5 accesses 4 bytes at data+253", "across its end"}},
+		{"global_load_dwordx4 v[4:7], v2, s[0:1]", 63, 244, []string{"lane 63 accesses 16 bytes at data+244", "across its end"}},
 		{"global_load_dword v4, v2, s[0:1] offset:-4", 0, 0, []string{"lane 0 accesses 4 bytes", "4 bytes before data"}},
 		{"global_store_dword v2, v4, s[0:1]", 9, 1000, []string{"lane 9 accesses 4 bytes", "744 bytes after the end of data"}},
 		{"global_store_dword v2, v4, s[2:3]", 9, 0, []string{"lane 0 writes 4 bytes", "constants+0, which is only to be read"}},

@@ -31,8 +31,9 @@ emu:gfx942 is a chip with sramecc+ and xnack-; emu:gfx942:xnack+ is one with it.
 A kernel with instructions that the emulator does not know is refused.
 
 --sanitize checks memory (accesses outside of the tensors), race (of a work-group,
-in LDS), uninit (use of what was never written) and waitcnt (use of what a wait is
-missing for), or all: each report is a line, and the exit code 4.`
+in LDS; of work-groups, in memory), uninit (addresses, branches and results that
+follow from what was never written) and waitcnt (use of what a wait is missing
+for), or all: each report is a line, and the exit code 4.`
 
 // extent3 reads a flag of three numbers.
 func extent3(f *flags, name string) (x [3]int, err error) {
@@ -113,7 +114,7 @@ func runLaunch(e *env, f *flags, _ []string) error {
 		fmt.Fprintf(e.stderr, "note: argument %d of %s is not given: a null pointer\n", n+1, printable(k.Meta.Name))
 	}
 	if checks != 0 {
-		l.Sanitize = &emu.Sanitize{Checks: checks, Buffers: args.buffers()}
+		l.Sanitize = &emu.Sanitize{Checks: checks, Buffers: args.buffers(), Shadow: &emu.Shadow{}}
 	}
 	if f.boolean("counters") {
 		l.Counters = &emu.Counters{}
@@ -124,6 +125,9 @@ func runLaunch(e *env, f *flags, _ []string) error {
 	stats, err := k.Run(e.ctx, l)
 	if l.Trace != nil { // of a kernel that failed too
 		fmt.Fprint(e.stdout, l.Trace)
+	}
+	if checks&emu.CheckUninit != 0 {
+		err = args.undefined(l.Sanitize.Shadow, err)
 	}
 	if err != nil {
 		return launchFailed(e, f, k, err)

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"math"
 	"math/bits"
@@ -222,6 +223,33 @@ func (a *launchArg) bytes(i int, want object.Arg, memory *emu.Space) ([]byte, er
 		return nil, fmt.Errorf("--arg %s: %w", a.text, err)
 	}
 	return binary.LittleEndian.AppendUint64(nil, emu.Address(a.tensor.Data)), nil
+}
+
+// undefined adds to the error of a launch that ran to its end what is undefined of the
+// tensors.
+func (l *launchArgs) undefined(shadow *emu.Shadow, err error) error {
+	found := (*emu.SanitizerError)(nil)
+	if err != nil && !errors.As(err, &found) {
+		return err
+	}
+	var reports []emu.Report
+	for _, a := range l.list {
+		if a.tensor == nil {
+			continue
+		}
+		b := a.tensor.Data
+		if r, bad := shadow.Result(b, b, fmt.Sprintf("%s (%d bytes)", a.name, len(b))); bad {
+			reports = append(reports, r)
+		}
+	}
+	switch {
+	case len(reports) == 0:
+		return err
+	case found == nil:
+		return &emu.SanitizerError{Reports: reports}
+	}
+	found.Reports = append(found.Reports, reports...)
+	return err
 }
 
 // alignment is that of what a GPU's allocator returns.

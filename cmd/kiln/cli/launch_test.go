@@ -3,6 +3,7 @@ package cli
 import (
 	"bytes"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/kiln-project/kiln/runtime/emu"
 	"github.com/kiln-project/kiln/runtime/weights"
 )
 
@@ -220,5 +222,29 @@ func TestLaunchValues(t *testing.T) {
 		if got != tc.want && (err == nil || !strings.Contains(got, tc.want)) {
 			t.Errorf("%s: %s, want %s", tc.text, got, tc.want)
 		}
+	}
+}
+
+// A result that nothing has written is a report beside those of the launch.
+func TestLaunchUndefinedResult(t *testing.T) {
+	args, err := parseLaunchArgs([]string{"n=i32:5", "x=zeros:F32[4]", "o=zeros:F32[4]"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var shadow emu.Shadow
+	if err := args.undefined(&shadow, nil); err != nil {
+		t.Errorf("all is defined: %v", err)
+	}
+	shadow.Undefine(emu.Address(args.list[2].tensor.Data)+6, 1)
+	const want = "uninit: undefined result: the host reads byte 6 of o (16 bytes), which is undefined"
+	if err := args.undefined(&shadow, nil); err == nil || err.Error() != want {
+		t.Errorf("error %v, want %s", err, want)
+	}
+	race := emu.Report{Check: emu.CheckRace, Kind: "groups write", Detail: "a detail"}
+	if err := args.undefined(&shadow, &emu.SanitizerError{Reports: []emu.Report{race}}); err == nil || err.Error() != race.String()+"\n"+want {
+		t.Errorf("error %v, want both reports", err)
+	}
+	if err := args.undefined(&shadow, io.ErrUnexpectedEOF); err != io.ErrUnexpectedEOF {
+		t.Errorf("error %v of a launch that did not end, want it alone", err)
 	}
 }

@@ -85,8 +85,6 @@ func PaddingWritesNothing(t *testing.T, m *Tiny) {
 	})
 }
 
-const canary = 0xA5
-
 // Spoil fills the pools of the steps with a canary.
 func (m *Tiny) Spoil(t testing.TB, st *device.State) {
 	t.Helper()
