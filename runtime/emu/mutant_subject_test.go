@@ -201,10 +201,6 @@ const (
 	replayed = 3
 )
 
-// prompts are the lengths of prompts whose steps are recorded: one that no tile of a
-// matrix divides, and the 16 rows of a tile.
-var prompts = []int{37, 16}
-
 type recordingLibrary struct {
 	device.Library
 	d *recorder
@@ -280,8 +276,8 @@ func (e *kept) chosen() []*recording {
 }
 
 // ownSubjects are the kernels of the tiny model's prefill and decode step on a chip,
-// with what they met there.
-func ownSubjects(t *testing.T, c *codegen.Compiler, chip string) []*subject {
+// with what they met there, for prompts of several lengths.
+func ownSubjects(t *testing.T, c *codegen.Compiler, chip string, prompts []int) []*subject {
 	rec := &recorder{kept: map[string]*kept{}}
 	open := func(c *codegen.Compiler) (device.Device, error) {
 		d, err := Open(t.Context(), chip, Loader{ObjDump: c.Tools.ObjDump, Version: c.Tools.Version, Store: c.Cache}, Options{})

@@ -275,11 +275,11 @@ func (s scores) table() string {
 }
 
 // subjects are all kernels of which mutants are made.
-func subjects(t *testing.T) []*subject {
+func subjects(t *testing.T, prompts ...int) []*subject {
 	list := foreignSubjects(t)
 	c := devicetest.Compiler(t)
 	for _, chip := range Chips {
-		list = append(list, ownSubjects(t, c, chip)...)
+		list = append(list, ownSubjects(t, c, chip, prompts)...)
 	}
 	return list
 }
@@ -341,7 +341,7 @@ func TestMutants(t *testing.T) {
 	if testing.Short() {
 		t.Skip("compiles a model")
 	}
-	list := subjects(t)
+	list := subjects(t, 19)
 	unmutated(t, list)
 	found := tryAll(sampled(allMutants(list), enough, 1))
 	s := scoresOf(found)
