@@ -19,6 +19,7 @@ import (
 	"github.com/kiln-project/kiln/ir/eval"
 	"github.com/kiln-project/kiln/ir/num"
 	"github.com/kiln-project/kiln/runtime/device"
+	"github.com/kiln-project/kiln/runtime/emu"
 	"github.com/kiln-project/kiln/runtime/host"
 )
 
@@ -116,9 +117,38 @@ func mustTarget(t testing.TB, name string) *target.Target {
 	return tg
 }
 
-// buildHost compiles a unit for the host and loads it; the caller closes the model.
+// emulated are the targets whose code the emulator runs.
+var emulated = emu.Chips
+
+// buildEmulated compiles a unit for an emulated chip and loads it; the caller closes
+// the model. Every launch is checked for races and for reads of what nothing wrote.
+func buildEmulated(t testing.TB, u *codegen.Unit) *device.Model {
+	t.Helper()
+	tools, c := compiler(t)
+	out, err := (&codegen.Compiler{Tools: tools, LLVM: c}).Compile(context.Background(), u)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := emu.Options{Sanitize: emu.CheckAll, Shuffle: 1}
+	chip, err := emu.Open(context.Background(), u.Target.CPU, emu.Loader{ObjDump: tools.ObjDump, Version: tools.Version}, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { chip.Close() })
+	m, err := device.NewModel(chip, out.Object, u.Module)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+// buildHost compiles a unit for the host, or for a chip that is emulated, and loads
+// it; the caller closes the model.
 func buildHost(t testing.TB, u *codegen.Unit) *device.Model {
 	t.Helper()
+	if u.Target.Kind == target.AMDGPU {
+		return buildEmulated(t, u)
+	}
 	if best, err := host.Target(); err != nil || best == "x86-64-v2" && u.Target.Name != best {
 		t.Skipf("this CPU does not run %s code (best: %q, %v)", u.Target.Name, best, err)
 	}
