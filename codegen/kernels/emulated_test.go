@@ -21,8 +21,13 @@ import (
 var matrixCases = []struct {
 	op, form string
 	fill     func(c *cases)
+	checks   emu.Checks
 }{
-	{"sparse_attention", "sparse_attention_mfma", matrixAttentionCases},
+	{"sparse_attention", "sparse_attention_mfma", matrixAttentionCases, emu.CheckAll},
+	{"indexer_scores", "indexer_scores_mfma", matrixScoresCases, emu.CheckAll},
+	{"hc_pre", "hc_pre_mfma", matrixHCCases, emu.CheckAll &^ emu.CheckUninit},
+	{"hc_fused", "hc_fused_mfma", matrixHCCases, emu.CheckAll &^ emu.CheckUninit},
+	{"hc_fused_quant", "hc_fused_quant_mfma", matrixHCCases, emu.CheckAll &^ emu.CheckUninit},
 }
 
 // thresholds are settings of what decides between ways to run an op.
@@ -42,7 +47,7 @@ func TestMatrixFormsEmulated(t *testing.T) {
 				c := &cases{batch: newBatch(t), r: rand.New(rand.NewPCG(compositeSeed, 11)), def: def}
 				m.fill(c)
 				c.takeLiberty(m.form)
-				c.runEmulated(chip, m.form)
+				c.runEmulated(chip, m.form, m.checks)
 			})
 		}
 	}
@@ -63,7 +68,7 @@ func (c *cases) takeLiberty(form string) {
 }
 
 // runEmulated compares a chip's code with the evaluator, and that for all thresholds.
-func (c *cases) runEmulated(chip, form string) {
+func (c *cases) runEmulated(chip, form string, checks emu.Checks) {
 	c.t.Helper()
 	g := c.graph()
 	want, _ := c.want(g)
@@ -82,7 +87,7 @@ func (c *cases) runEmulated(chip, form string) {
 				c.t.Errorf("kernel of form %s", k.Form)
 			}
 		}
-		d := buildEmulated(c.t, u)
+		d := buildEmulated(c.t, u, checks)
 		got, _ := execute(c.t, d, u.Module.Plans[0], c.in, c.states)
 		d.Close()
 		if first == nil {
@@ -122,6 +127,68 @@ func TestLiberties(t *testing.T) {
 		for _, y := range d.Liberties {
 			if !taken[d.Name+" "+y.Name] {
 				t.Errorf("no form of %s takes liberty %s", d.Name, y.Name)
+			}
+		}
+	}
+}
+
+func matrixScoresCases(c *cases) {
+	for _, s := range []struct {
+		t, h, d int
+		entries []int
+	}{
+		{2, 64, 128, []int{1, 15, 17, 64, 255, 257}}, {3, 4, 128, []int{33, 300}}, {1, 17, 64, []int{20}}, {1, 16, 32, []int{16}},
+	} {
+		q, w, keys := c.bf16(1, s.t, s.h, s.d), c.bf16(1, s.t, s.h), c.bf16(1, 50, s.d)
+		for _, n := range s.entries {
+			rows := c.rows(50, s.t, n)
+			c.add(nil, q, w, keys, rows)
+			c.add(nil, q, w, keys, without(rows))
+			c.add(nil, q, w, keys, none(rows))
+		}
+		rows := c.rows(50, s.t, 40)
+		c.add(nil, c.spoiled(q, s.t), w, keys, rows)
+		c.add(nil, q, c.spoiled(w, s.t), keys, rows)
+		c.add(nil, q, w, c.spoiled(keys, 50), rows)
+	}
+	// Equal keys have equal scores, wherever they stand.
+	keys := c.bf16(1, 50, 128)
+	for i := range keys.F {
+		keys.F[i] = keys.F[i%128]
+	}
+	c.add(nil, c.bf16(1, 2, 64, 128), c.bf16(1, 2, 64), keys, without(c.rows(50, 2, 277)))
+}
+
+// matrixHCCases are those of hc_pre and of the ops that it is fused in.
+func matrixHCCases(c *cases) {
+	fused := c.def.Name != "hc_pre"
+	for _, s := range []struct {
+		streams, d int
+		tokens     []int
+	}{
+		{4, 256, []int{1, 15, 17}},
+		{1, 128, []int{3}}, {2, 128, []int{3}}, {3, 256, []int{3}}, {4, 640, []int{2}},
+	} {
+		n, m := s.streams*s.d, (2+s.streams)*s.streams
+		shared := []*eval.Tensor{c.f32(1/math.Sqrt(float64(n)), m, n), c.f32(1, 3), c.f32(1, m)}
+		attrs := hcAttrs
+		if fused {
+			shared, attrs = append(shared, c.bf16(1, s.d)), hcFusedAttrs
+		}
+		if c.def.Name == "hc_fused_quant" {
+			attrs = append(ir.A("act_block", 128), attrs...)
+		}
+		for _, t := range s.tokens {
+			for _, spoil := range []bool{false, true} {
+				h := c.bf16(1, t, s.streams, s.d)
+				if spoil {
+					h = c.spoiled(h, t)
+				}
+				args := []*eval.Tensor{h}
+				if fused {
+					args = []*eval.Tensor{c.bf16(1, t, s.d), h, c.f32(1, t, s.streams), c.f32(1, t, s.streams, s.streams)}
+				}
+				c.add(attrs, append(args, shared...)...)
 			}
 		}
 	}
@@ -173,6 +240,33 @@ func matrixAttentionCases(c *cases) {
 	// All the weight is on one row, or all rows have the same.
 	c.add(ir.A("scale", 100.0), q, sink, kv, rows)
 	c.add(ir.A("scale", 1.0), c.bf16(0, 4, 4, 128), sink, kv, rows)
+}
+
+// TestMatrixHCFusedIsTheThree: the bits of hc_fused on matrix units are those of
+// hc_post, hc_pre and rms_norm, and those of a row do not depend on the rows beside it.
+func TestMatrixHCFusedIsTheThree(t *testing.T) {
+	const tokens = 17
+	for _, chip := range emu.Chips {
+		c := &cases{batch: newBatch(t), r: rand.New(rand.NewPCG(5, 3))}
+		shared := []*eval.Tensor{c.f32(1.0/32, 24, 1024), c.f32(1, 3), c.f32(1, 24), c.bf16(1, 256)}
+		own := []*eval.Tensor{c.bf16(1, tokens, 256), c.bf16(1, tokens, 4, 256), c.f32(1, tokens, 4), c.f32(1, tokens, 4, 4)}
+		var one []*eval.Tensor
+		for _, x := range own {
+			one = append(one, row(t, x, tokens-1))
+		}
+		fused, apart, alone := c.hcBorder(false, append(own, shared...)), c.hcBorder(true, append(own, shared...)), c.hcBorder(false, append(one, shared...))
+		out := c.outputs(chip)
+		y := func(i int) *eval.Tensor { return out[fmt.Sprintf("y%d", i)] }
+		for i := range 4 {
+			got := y(fused + i)
+			if d := exact.compare(y(apart+i), got); d != "" {
+				t.Errorf("%s: %s: fused and apart: %s", chip, c.what[fused+i], d)
+			}
+			if d := exact.compare(y(alone+i), row(t, got, tokens-1)); d != "" {
+				t.Errorf("%s: %s: a row alone: %s", chip, c.what[fused+i], d)
+			}
+		}
+	}
 }
 
 // evenRows is a copy of row indices with a gap after each: the same rows in other

@@ -10,6 +10,7 @@ import (
 
 func init() {
 	register(
+		&Form{Name: "hc_pre_mfma", Op: "hc_pre", Match: matchMatrixHC(0, 1), Lower: lowerMatrixHCPre, Liberty: "two-bf16-weights"},
 		&Form{Name: "hc_pre", Op: "hc_pre", Match: matchStreams, Lower: lowerHCPre},
 		&Form{Name: "hc_post", Op: "hc_post", Match: func(o *ir.Op, _ *target.Target) string { return fewStreams(dims(o.Args[1])[1]) }, Lower: lowerHCPost},
 		&Form{Name: "hc_head", Op: "hc_head", Match: matchStreams, Lower: lowerHCHead},
@@ -124,7 +125,7 @@ func (s hcPreShape) spec() string {
 }
 
 // work is that of t tokens.
-func (s hcPreShape) work(t int) int64 { return int64(t * s.c * s.d * (2 + s.c) * s.c) }
+func (s hcPreShape) work(t int) int64 { return int64(t * s.c * s.d * s.mixes()) }
 
 // lowerHCPre: one group per token.
 func lowerHCPre(l Lowering, o *ir.Op) error {
@@ -141,11 +142,18 @@ func lowerHCPre(l Lowering, o *ir.Op) error {
 	return nil
 }
 
-// row is hc_pre of the streams x of one token. The Sinkhorn iterations run on
-// uniform values: C*C numbers that every lane holds.
+// mixes is the number of rows of fn.
+func (s hcPreShape) mixes() int { return (2 + s.c) * s.c }
+
+// row is hc_pre of the streams x of one token.
 func (s hcPreShape) row(k *kernel.K, x, fn, scale, base, y, post, comb *kernel.Buf) {
+	s.mix(k, hcMixes(k, x, fn, s.c*s.d, s.mixes(), s.normEps), x, scale, base, y, post, comb)
+}
+
+// mix is what follows the product m. The Sinkhorn iterations run on uniform values:
+// C*C numbers that every lane holds.
+func (s hcPreShape) mix(k *kernel.K, m []kernel.V, x, scale, base, y, post, comb *kernel.Buf) {
 	c := s.c
-	m := hcMixes(k, x, fn, c*s.d, (2+c)*c, s.normEps)
 	scaled := func(part, j int) kernel.V {
 		return k.Add(k.Mul(m[j], scale.Load(k.Int(part))), base.Load(k.Int(j)))
 	}
@@ -250,13 +258,19 @@ func hcPostRow(k *kernel.K, x, h, post, comb, y *kernel.Buf, c, d int) {
 			in[s] = h.Load(k.Add(i, k.Int(s*d)))
 		}
 		for j := range c {
-			mixed := k.Mul(a[j], in[0])
-			for s := 1; s < c; s++ { // the first index of comb is contracted
-				mixed = k.FMA(a[s*c+j], in[s], mixed)
-			}
-			y.Store(k.Add(i, k.Int(j*d)), k.Add(k.Mul(p[j], v), mixed))
+			y.Store(k.Add(i, k.Int(j*d)), hcPostElement(k, v, func(s int) kernel.V { return in[s] }, p, a, j))
 		}
 	})
+}
+
+// hcPostElement is an element of the new stream j, x that of the sublayer's output.
+func hcPostElement(k *kernel.K, x kernel.V, stream func(s int) kernel.V, post, comb []kernel.V, j int) kernel.V {
+	c := len(post)
+	mixed := k.Mul(comb[j], stream(0))
+	for s := 1; s < c; s++ { // the first index of comb is contracted
+		mixed = k.FMA(comb[s*c+j], stream(s), mixed)
+	}
+	return k.Add(k.Mul(post[j], x), mixed)
 }
 
 // lowerHCHead: one group per row.

@@ -251,7 +251,7 @@ func (e *attentionEmitter) part(from, left kernel.V) (sums []kernel.Vec, top, de
 	}
 	s := e.ZeroVec(kernel.F32, target.ResultRun)
 	for i, x := range keys {
-		s = e.mma(x, e.q[i], s)
+		s = multiplyWords(e.K, e.m, x, e.q[i], s)
 	}
 	// While the scores are exchanged, the rows are read again, by element.
 	var values []kernel.Vec
@@ -298,18 +298,9 @@ func (e *attentionEmitter) part(from, left kernel.V) (sums []kernel.Vec, top, de
 		for i := 0; i < len(values); i += 2 {
 			v = append(v, pick(e.At(values[i], j/2), e.At(values[i+1], j/2)))
 		}
-		sums = append(sums, e.mma(e.MakeVec(v...), p, e.ZeroVec(kernel.F32, target.ResultRun)))
+		sums = append(sums, multiplyWords(e.K, e.m, e.MakeVec(v...), p, e.ZeroVec(kernel.F32, target.ResultRun)))
 	}
 	return sums, top, den
-}
-
-// mma multiplies as many k as the vectors have.
-func (e *attentionEmitter) mma(a, b, c kernel.Vec) kernel.Vec {
-	words := e.m.PerLane() / 2
-	for i := 0; i < a.Len(); i += words {
-		c = e.MMA(e.m, e.Part(a, i, words), e.Part(b, i, words), c)
-	}
-	return c
 }
 
 // exchange gives each lane the scores of its head that the lanes with the same group
