@@ -24,6 +24,8 @@ var matrixCases = []struct {
 	checks   emu.Checks
 }{
 	{"sparse_attention", "sparse_attention_mfma", matrixAttentionCases, emu.CheckAll},
+	{"gate", "gate_mfma", matrixGateCases, emu.CheckAll},
+	{"hash_gate", "hash_gate_mfma", matrixGateCases, emu.CheckAll},
 	{"indexer_scores", "indexer_scores_mfma", matrixScoresCases, emu.CheckAll},
 	{"hc_pre", "hc_pre_mfma", matrixHCCases, emu.CheckAll &^ emu.CheckUninit},
 	{"hc_fused", "hc_fused_mfma", matrixHCCases, emu.CheckAll &^ emu.CheckUninit},
@@ -157,6 +159,31 @@ func matrixScoresCases(c *cases) {
 		keys.F[i] = keys.F[i%128]
 	}
 	c.add(nil, c.bf16(1, 2, 64, 128), c.bf16(1, 2, 64), keys, without(c.rows(50, 2, 277)))
+}
+
+// matrixGateCases are those of both gates.
+func matrixGateCases(c *cases) {
+	attrs := ir.A("k", 3, "scale", 1.5)
+	for _, s := range []struct{ t, d, e int }{{1, 256, 8}, {15, 256, 33}, {17, 128, 8}} {
+		x, w := c.bf16(1, s.t, s.d), c.bf16(1/math.Sqrt(float64(s.d)), s.e, s.d)
+		same := w.Clone() // equal scores: the lower id is chosen
+		for i := range same.F {
+			same.F[i] = same.F[i%s.d]
+		}
+		for _, w := range []*eval.Tensor{w, same} {
+			for _, x := range []*eval.Tensor{x, c.spoiled(x, s.t)} {
+				if c.def.Name == "gate" {
+					c.add(attrs, x, w, c.f32(0, s.e))
+					continue
+				}
+				table := blank(c.t, ir.T(ir.I64, ir.Int(5), ir.Int(3)))
+				for i := range table.I {
+					table.I[i] = int64(c.r.IntN(s.e))
+				}
+				c.add(attrs, x, w, table, c.rows(5, s.t))
+			}
+		}
+	}
 }
 
 // matrixHCCases are those of hc_pre and of the ops that it is fused in.
