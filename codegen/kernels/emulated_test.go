@@ -21,15 +21,14 @@ import (
 var matrixCases = []struct {
 	op, form string
 	fill     func(c *cases)
-	checks   emu.Checks
 }{
-	{"sparse_attention", "sparse_attention_mfma", matrixAttentionCases, emu.CheckAll},
-	{"gate", "gate_mfma", matrixGateCases, emu.CheckAll},
-	{"hash_gate", "hash_gate_mfma", matrixGateCases, emu.CheckAll},
-	{"indexer_scores", "indexer_scores_mfma", matrixScoresCases, emu.CheckAll},
-	{"hc_pre", "hc_pre_mfma", matrixHCCases, emu.CheckAll &^ emu.CheckUninit},
-	{"hc_fused", "hc_fused_mfma", matrixHCCases, emu.CheckAll &^ emu.CheckUninit},
-	{"hc_fused_quant", "hc_fused_quant_mfma", matrixHCCases, emu.CheckAll &^ emu.CheckUninit},
+	{"sparse_attention", "sparse_attention_mfma", matrixAttentionCases},
+	{"gate", "gate_mfma", matrixGateCases},
+	{"hash_gate", "hash_gate_mfma", matrixGateCases},
+	{"indexer_scores", "indexer_scores_mfma", matrixScoresCases},
+	{"hc_pre", "hc_pre_mfma", matrixHCCases},
+	{"hc_fused", "hc_fused_mfma", matrixHCCases},
+	{"hc_fused_quant", "hc_fused_quant_mfma", matrixHCCases},
 }
 
 // thresholds are settings of what decides between ways to run an op.
@@ -49,7 +48,7 @@ func TestMatrixFormsEmulated(t *testing.T) {
 				c := &cases{batch: newBatch(t), r: rand.New(rand.NewPCG(compositeSeed, 11)), def: def}
 				m.fill(c)
 				c.takeLiberty(m.form)
-				c.runEmulated(chip, m.form, m.checks)
+				c.runEmulated(chip, m.form)
 			})
 		}
 	}
@@ -70,7 +69,7 @@ func (c *cases) takeLiberty(form string) {
 }
 
 // runEmulated compares a chip's code with the evaluator, and that for all thresholds.
-func (c *cases) runEmulated(chip, form string, checks emu.Checks) {
+func (c *cases) runEmulated(chip, form string) {
 	c.t.Helper()
 	g := c.graph()
 	want, _ := c.want(g)
@@ -89,7 +88,7 @@ func (c *cases) runEmulated(chip, form string, checks emu.Checks) {
 				c.t.Errorf("kernel of form %s", k.Form)
 			}
 		}
-		d := buildEmulated(c.t, u, checks)
+		d := buildEmulated(c.t, u)
 		got, _ := execute(c.t, d, u.Module.Plans[0], c.in, c.states)
 		d.Close()
 		if first == nil {

@@ -118,15 +118,15 @@ func mustTarget(t testing.TB, name string) *target.Target {
 }
 
 // buildEmulated compiles a unit for an emulated chip and loads it; the caller closes
-// the model. Every launch goes through the checks.
-func buildEmulated(t testing.TB, u *codegen.Unit, checks emu.Checks) *device.Model {
+// the model. Every launch goes through all checks.
+func buildEmulated(t testing.TB, u *codegen.Unit) *device.Model {
 	t.Helper()
 	tools, c := compiler(t)
 	out, err := (&codegen.Compiler{Tools: tools, LLVM: c}).Compile(context.Background(), u)
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := emu.Options{Sanitize: checks, Shuffle: 1}
+	o := emu.Options{Sanitize: emu.CheckAll, Shuffle: 1}
 	chip, err := emu.Open(context.Background(), u.Target.CPU, emu.Loader{ObjDump: tools.ObjDump, Version: tools.Version}, o)
 	if err != nil {
 		t.Fatal(err)
@@ -144,7 +144,7 @@ func buildEmulated(t testing.TB, u *codegen.Unit, checks emu.Checks) *device.Mod
 func buildHost(t testing.TB, u *codegen.Unit) *device.Model {
 	t.Helper()
 	if u.Target.Kind == target.AMDGPU {
-		return buildEmulated(t, u, emu.CheckAll&^emu.CheckUninit)
+		return buildEmulated(t, u)
 	}
 	if best, err := host.Target(); err != nil || best == "x86-64-v2" && u.Target.Name != best {
 		t.Skipf("this CPU does not run %s code (best: %q, %v)", u.Target.Name, best, err)
