@@ -29,6 +29,15 @@ func (k *K) Exp2(x V) V {
 	return V{t: F32, uniform: x.uniform, v: k.intrinsic("llvm.amdgcn.exp2.f32", types.Float, k.raw(x))}
 }
 
+// Rcp is 1/x in f32 by the instruction, which has an error of at most 1 ulp. AMD GPUs
+// only.
+func (k *K) Rcp(x V) V {
+	if !k.amd("reciprocal") {
+		return x
+	}
+	return V{t: F32, uniform: x.uniform, v: k.intrinsic("llvm.amdgcn.rcp.f32", types.Float, k.raw(x))}
+}
+
 // ballot has a bit for each lane of the wave where cond holds.
 func (k *K) ballot(cond V) value.Value {
 	return k.intrinsic("llvm.amdgcn.ballot.i64", types.I64, k.raw(cond))

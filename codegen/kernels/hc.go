@@ -147,12 +147,13 @@ func (s hcPreShape) mixes() int { return (2 + s.c) * s.c }
 
 // row is hc_pre of the streams x of one token.
 func (s hcPreShape) row(k *kernel.K, x, fn, scale, base, y, post, comb *kernel.Buf) {
-	s.mix(k, hcMixes(k, x, fn, s.c*s.d, s.mixes(), s.normEps), x, scale, base, y, post, comb)
+	divided := func(v, sum kernel.V) kernel.V { return k.Div(v, sum) }
+	s.mix(k, hcMixes(k, x, fn, s.c*s.d, s.mixes(), s.normEps), divided, x, scale, base, y, post, comb)
 }
 
-// mix is what follows the product m. The Sinkhorn iterations run on uniform values:
+// mix is what follows the product m; divided divides in the Sinkhorn steps. The Sinkhorn iterations run on uniform values:
 // C*C numbers that every lane holds.
-func (s hcPreShape) mix(k *kernel.K, m []kernel.V, x, scale, base, y, post, comb *kernel.Buf) {
+func (s hcPreShape) mix(k *kernel.K, m []kernel.V, divided func(v, sum kernel.V) kernel.V, x, scale, base, y, post, comb *kernel.Buf) {
 	c := s.c
 	scaled := func(part, j int) kernel.V {
 		return k.Add(k.Mul(m[j], scale.Load(k.Int(part))), base.Load(k.Int(j)))
@@ -166,7 +167,7 @@ func (s hcPreShape) mix(k *kernel.K, m []kernel.V, x, scale, base, y, post, comb
 	for j := range a {
 		a[j] = scaled(2, 2*c+j)
 	}
-	sinkhorn(k, a, c, s.iters, s.eps)
+	sinkhorn(k, a, c, s.iters, s.eps, divided)
 	hcGather(k, pre, x, y, s.d)
 	k.First(func() {
 		for j := range p {
@@ -180,7 +181,7 @@ func (s hcPreShape) mix(k *kernel.K, m []kernel.V, x, scale, base, y, post, comb
 
 // sinkhorn normalises a [c,c] in place: softmax of the rows plus eps, one column
 // step, then iters-1 row and column steps.
-func sinkhorn(k *kernel.K, a []kernel.V, c, iters int, eps float64) {
+func sinkhorn(k *kernel.K, a []kernel.V, c, iters int, eps float64, divided func(v, sum kernel.V) kernel.V) {
 	for i := range c {
 		row := a[i*c : (i+1)*c]
 		top := row[0]
@@ -213,7 +214,7 @@ func sinkhorn(k *kernel.K, a []kernel.V, c, iters int, eps float64) {
 			sum = k.Add(sum, k.Float(eps))
 			for j := range c {
 				v := vars[i*line+j*element]
-				v.Set(k.Div(v.Get(), sum))
+				v.Set(divided(v.Get(), sum))
 			}
 		}
 	}

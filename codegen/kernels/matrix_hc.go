@@ -235,10 +235,17 @@ func lowerMatrixHCPre(l Lowering, o *ir.Op) error {
 		Body: func(k *kernel.K, b []*kernel.Buf, ints []kernel.V) {
 			at := func(i, n int) *kernel.Buf { return b[i].At(k.Mul(k.Group(), k.Int(n))) }
 			m := p.mixesOf(k, b[0], k.Group(), ints[0])
-			s.mix(k, m, at(1, s.c*s.d), b[2], b[3], at(4, s.d), at(5, s.c), at(6, s.c*s.c))
+			s.mix(k, m, reciprocally(k), at(1, s.c*s.d), b[2], b[3], at(4, s.d), at(5, s.c), at(6, s.c*s.c))
 		},
 	})
 	return nil
+}
+
+// reciprocally divides by multiplying with the chip's reciprocal, which is the same for
+// a line. A division takes about ten instructions, and a token's Sinkhorn steps have
+// hundreds one after the other; what they add up to is normalised again and again.
+func reciprocally(k *kernel.K) func(v, sum kernel.V) kernel.V {
+	return func(v, sum kernel.V) kernel.V { return k.Mul(v, k.Rcp(sum)) }
 }
 
 // read reads the elements of each stream.
@@ -285,7 +292,7 @@ func lowerMatrixHCFused(l Lowering, o *ir.Op) error {
 			at := func(i, n int) *kernel.Buf { return b[i].At(k.Mul(k.Group(), k.Int(n))) }
 			hidden := at(5, d)
 			m := p.mixesOf(k, b[0], k.Group(), ints[0])
-			s.mix(k, m, at(1, c*d), b[2], b[3], hidden, at(6, c), at(7, c*c))
+			s.mix(k, m, reciprocally(k), at(1, c*d), b[2], b[3], hidden, at(6, c), at(7, c*c))
 			rmsNorm(k, hidden, b[4], d, rmsEps, hidden.Store) // y's elements stay with their lanes
 			if block > 0 {
 				k.Barrier()
