@@ -117,9 +117,13 @@ func mustTarget(t testing.TB, name string) *target.Target {
 	return tg
 }
 
-// buildHost compiles a unit for the host and loads it; the caller closes the model.
+// buildHost compiles a unit for the host, or for a chip that is emulated, and loads
+// it; the caller closes the model.
 func buildHost(t testing.TB, u *codegen.Unit) *device.Model {
 	t.Helper()
+	if u.Target.Kind == target.AMDGPU {
+		return buildEmulated(t, u)
+	}
 	if best, err := host.Target(); err != nil || best == "x86-64-v2" && u.Target.Name != best {
 		t.Skipf("this CPU does not run %s code (best: %q, %v)", u.Target.Name, best, err)
 	}

@@ -14,6 +14,14 @@ func TestUninitSanitizer(t *testing.T) {
 			v_add_u32_e32 v9, v9, v8
 			v_lshrrev_b32_e32 v9, 31, v9
 			ds_read_b32 v3, v9`, "undefined address +0x1c: the address follows from v9, which is undefined"},
+		{"address from the defined word of a pair that was moved", CheckUninit, 1, 1, `
+			s_mov_b32 s12, 0
+			v_mov_b64_e32 v[10:11], s[12:13]
+			ds_read_b32 v3, v10`, ""},
+		{"address from the undefined word of a pair that was moved", CheckUninit, 1, 1, `
+			s_mov_b32 s12, 0
+			v_mov_b64_e32 v[10:11], s[12:13]
+			ds_read_b32 v3, v11`, "undefined address +0x14"},
 		{"address from what is masked out", CheckUninit, 1, 1, `
 			v_and_b32_e32 v9, 0, v8
 			ds_read_b32 v3, v9`, ""},

@@ -67,6 +67,9 @@ func (x *uninitWatcher) vectors(w *wave, in *Inst, use *uses, u *undefined) {
 	if in.has("v_pk_") && x.packed(w, in, use, u, exec) {
 		return
 	}
+	if in.Op == "v_mov_b64" && x.moveWords(w, use, u, exec) {
+		return
+	}
 	if slices.Contains(upward, in.Op) {
 		low := &x.source[3]
 		*low = Vec{}
@@ -474,6 +477,28 @@ func (x *uninitWatcher) packedMov(w *wave, in *Inst, use *uses, u *undefined, ex
 	}
 	x.keepWords(u, use, words, exec)
 	return true
+}
+
+// moveWords is v_mov_b64: each word of the result is a word of the source. It reports
+// whether the source is registers.
+func (x *uninitWatcher) moveWords(w *wave, use *uses, u *undefined, exec uint64) bool {
+	words := []*Vec{&x.source[0], &x.source[1]}
+	found := false
+	for _, s := range use.reads {
+		if s.arg != 1 || s.n != len(words) {
+			continue
+		}
+		found = true
+		for i, to := range words {
+			for lane := range to {
+				to[lane] = x.half(w, u, s, i, lane, true)
+			}
+		}
+	}
+	if found {
+		x.keepWords(u, use, words, exec)
+	}
+	return found
 }
 
 // half is the undefined bits of a half of a source.
