@@ -17,6 +17,13 @@ func matrixRows() []int {
 	return []int{16, 17, 129}
 }
 
+// tiled are the products that matrixCases has cases of; the other ops with forms for
+// matrix units have theirs in matrix_emulated_test.go.
+var tiled = map[string]bool{
+	"linear": true, "linear2": true, "linear3": true, "linear4": true, "grouped_linear": true, "block_linear": true, "split_linear": true,
+	"expert": true, "moe_experts": true, "moe_experts_add": true,
+}
+
 // matrixCases are cases of the products about the tiles of matrix units: of rows and
 // columns. They are many results, so that no seed keeps all sums from cancelling:
 // operands are positive (cases.positive).
