@@ -60,11 +60,13 @@ var arrows = []arrow{
 		"github.com/ebitengine/purego", "golang.org/x/sys/cpu",
 	}},
 	// The bindings of GPU drivers know nothing of plans: they load code and launch
-	// kernels. Of the two vendors only one has code objects to read.
+	// kernels.
 	{folder: "runtime/internal/driver", external: []string{"github.com/ebitengine/purego"}},
 	{folder: "runtime/internal/driver/drivertest", ours: []string{"codegen/object", "runtime/internal/driver"}, external: []string{"github.com/ebitengine/purego"}},
-	{folder: "runtime/hip", ours: []string{"codegen/object", "runtime/internal/driver"}},
-	{folder: "runtime/cuda", ours: []string{"runtime/internal/driver"}},
+	// Over them, the device of plans.
+	{folder: "runtime/internal/gpu", ours: []string{"runtime/device", "runtime/internal/driver"}},
+	{folder: "runtime/hip", ours: []string{"codegen/object", "runtime/internal"}},
+	{folder: "runtime/cuda", ours: []string{"codegen/object", "runtime/internal"}},
 	{folder: "runtime/weights", ours: []string{"ir/num"}},
 	{folder: "runtime/tokenizer", ours: []string{"ir/num"}, external: []string{"github.com/dlclark/regexp2"}},
 
@@ -290,7 +292,7 @@ func TestViolation(t *testing.T) {
 		{"runtime/hip", own("codegen/plan"), true},
 		{"runtime/hip", "github.com/ebitengine/purego", true},
 		{"runtime/cuda", own("runtime/internal/driver"), false},
-		{"runtime/cuda", own("codegen/object"), true},
+		{"runtime/cuda", own("codegen/plan"), true},
 		{"runtime/internal/driver", "github.com/ebitengine/purego", false},
 		{"runtime/internal/driver", own("codegen/object"), true},
 		{"runtime/internal/driver/drivertest", own("codegen/object"), false},

@@ -22,7 +22,7 @@ const Version = "3"
 
 // Compiled is a unit's code object.
 type Compiled struct {
-	Object []byte // a shared object for the host, an HSA code object for an AMD GPU; empty without kernels
+	Object []byte // a shared object for the host, an HSA code object for an AMD GPU, PTX text; empty without kernels
 	Stats  Stats
 }
 
@@ -88,8 +88,18 @@ func (c *Compiler) Compile(ctx context.Context, u *Unit) (*Compiled, error) {
 	}
 	out.Stats.Cached, out.Stats.LLVM = cached, time.Since(start)
 	start = time.Now()
-	if out.Object, err = c.Tools.Link(ctx, t.Name, objs); err != nil {
-		return nil, err
+	switch t.Kind {
+	case target.NVPTX: // text, which the driver compiles
+		if out.Object, err = object.JoinPTX(objs); err == nil {
+			err = checkPTX(out.Object, u)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", t.Name, err)
+		}
+	default:
+		if out.Object, err = c.Tools.Link(ctx, t.Name, objs); err != nil {
+			return nil, err
+		}
 	}
 	if t.Kind == target.AMDGPU {
 		if out.Object, err = readBack(out.Object, t.ID, version); err != nil {
@@ -144,6 +154,47 @@ func readBack(code []byte, want object.TargetID, version int) ([]byte, error) {
 		}
 	}
 	return merged, nil
+}
+
+// maxStaticShared is how much shared memory a kernel can declare; more is asked for
+// at the launch, which plans do not do (CUDA programming guide, "Compute
+// Capabilities").
+const maxStaticShared = 48 << 10
+
+// checkPTX compares PTX text with the kernels that it was made of: what the driver
+// would not load, or would run with other arguments.
+func checkPTX(text []byte, u *Unit) error {
+	p, err := object.ReadPTX(text)
+	if err != nil {
+		return err
+	}
+	if p.Target != u.Target.CPU {
+		return fmt.Errorf("the PTX is for %s, want %s", p.Target, u.Target.CPU)
+	}
+	if len(p.Undefined) > 0 {
+		return fmt.Errorf("the PTX leaves %s undefined", p.Undefined[0])
+	}
+	for _, k := range u.Module.Kernels {
+		e, err := p.Entry(k.Symbol)
+		if err != nil {
+			return err
+		}
+		if e.Block != u.Target.Block() {
+			return fmt.Errorf("kernel %s is for groups of %d work-items, want %d", k.Symbol, e.Block, u.Target.Block())
+		}
+		if e.Shared > maxStaticShared {
+			return fmt.Errorf("kernel %s declares %d bytes of shared memory, PTX allows %d", k.Symbol, e.Shared, maxStaticShared)
+		}
+		if len(e.Params) != len(k.Params) {
+			return fmt.Errorf("kernel %s has %d parameters, want %d", k.Symbol, len(e.Params), len(k.Params))
+		}
+		for i, have := range e.Params {
+			if want := (object.PTXParam{Bytes: 8, Pointer: k.Params[i] != "int"}); have != want {
+				return fmt.Errorf("kernel %s: parameter %d has %d bytes (address %v), want %s", k.Symbol, i, have.Bytes, have.Pointer, k.Params[i])
+			}
+		}
+	}
+	return nil
 }
 
 // objects compiles the kernels, as many at a time as there are cores. The first

@@ -24,7 +24,7 @@ func (u *Unit) SelectKernels(s *passes.Step) error {
 	if len(g.Syms) > 0 {
 		return fmt.Errorf("graph @%s: symbols %s are not bound", g.Name, strings.Join(g.Syms, ", "))
 	}
-	l := &lowerer{u: u, requests: s.Bind["B"], values: map[*ir.Value]value{}, written: map[*ir.Value]bool{}, inline: map[*ir.Op]*ir.Op{}, chains: map[*ir.Op]inlined{}}
+	l := &lowerer{u: u, requests: s.Bind["B"], set: s.Set, values: map[*ir.Value]value{}, written: map[*ir.Value]bool{}, inline: map[*ir.Op]*ir.Op{}, chains: map[*ir.Op]inlined{}}
 	for _, up := range g.Updates {
 		l.written[up.State] = true
 	}
@@ -88,6 +88,7 @@ type lowerer struct {
 	bufs     []buffer
 	values   map[*ir.Value]value
 	requests int                // of the step; 0 if it does not say
+	set      map[string]int     // thresholds that the user set
 	written  map[*ir.Value]bool // states that the graph updates
 	inline   map[*ir.Op]*ir.Op  // elementwise ops that run inside of their only user
 	chains   map[*ir.Op]inlined // what runs inside of an op
@@ -340,6 +341,17 @@ func (l *lowerer) Scales(v *ir.Value) kernels.Ref {
 }
 
 func (l *lowerer) Requests() int { return l.requests }
+
+func (l *lowerer) Threshold(key string) int {
+	if n, ok := l.set[key]; ok {
+		return n
+	}
+	t, err := passes.ThresholdOf(key, l.u.Target.ForPasses().Chip)
+	if err != nil {
+		l.fail("%v", err)
+	}
+	return t.Value
+}
 
 func (l *lowerer) Inlined(v *ir.Value) bool { return v.Op != nil && l.inline[v.Op] != nil }
 

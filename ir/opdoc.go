@@ -86,6 +86,16 @@ func (d *OpDef) writeReference(w io.Writer) {
 		}
 	}
 	fmt.Fprintf(w, "%s%s.\n", kind, limit)
+	for _, y := range d.Liberties {
+		fmt.Fprintf(w, "\nLiberty %s: %s; error limit", y.Name, y.Doc)
+		for i := range y.Limits {
+			if i > 0 {
+				fmt.Fprint(w, ", then")
+			}
+			fmt.Fprintf(w, " %s", y.Limits[i])
+		}
+		fmt.Fprint(w, ".\n")
+	}
 	described := func(o OperandDef) bool { return o.Doc != "" || o.Repeat }
 	if slices.ContainsFunc(d.Operands, described) { // x and y say themselves
 		fmt.Fprint(w, "\n| operand | |\n|---|---|\n")

@@ -174,6 +174,7 @@ func init() {
 			},
 			Decompose: decomposeAttention,
 			Limit:     Limit{Kind: BF16ULP, Bound: 0.995},
+			Liberties: []Liberty{{Name: "bf16-probabilities", Doc: "exp(s_i - M) is rounded to bf16 for the sum over kv, not for the denominator, by which the sum is divided at the end", Limits: []Limit{{Kind: OneMinCos, Bound: 5e-4}}}},
 		},
 	)
 }

@@ -21,6 +21,19 @@ var (
 	hcNormed = Limit{Kind: BF16ULP, Bound: 0.995, Abs: f32Noise.Bound, Ulps: 2, Why: "of a y within its limit: one ulp of y, times a factor, is up to two"}
 )
 
+// twoWeights is the liberty to multiply with f32 weights that two bf16 numbers stand
+// for, and the limits of results: of streams, of y, of y's norm, of f32 numbers, and of
+// the quantised norm.
+func twoWeights(limits ...Limit) []Liberty {
+	return []Liberty{{Name: "two-bf16-weights", Doc: "fn is multiplied as the sum of two bf16 numbers, within 2^-16 of it; Sinkhorn steps multiply with reciprocals", Limits: limits}}
+}
+
+var (
+	twoWeightsF32    = Limit{Kind: AbsF32, Bound: 1e-4}
+	twoWeightsSum    = Limit{Kind: BF16ULP, Bound: 0.99, Abs: 1e-4}
+	twoWeightsNormed = Limit{Kind: BF16ULP, Bound: 0.99, Abs: 1e-4, Ulps: 2}
+)
+
 func init() {
 	mustRegister(
 		&OpDef{
@@ -58,6 +71,7 @@ func init() {
 				return []*Value{hcGather(b, s[0], h), s[1], s[2]}
 			},
 			Limit: hcSum, MoreLimits: []Limit{f32Noise},
+			Liberties: twoWeights(twoWeightsSum, twoWeightsF32),
 		},
 		&OpDef{
 			Name: "hc_post", Group: "hyper-connection",
@@ -135,6 +149,7 @@ func hcFused(name, doc string, quant bool) *OpDef {
 		},
 		Rest:  hcNext,
 		Limit: hcSum, MoreLimits: []Limit{hcNormed, f32Noise},
+		Liberties: twoWeights(hcSum, twoWeightsNormed, twoWeightsF32),
 	}
 	if quant {
 		d.Results = append(d.Results, "q")
@@ -142,6 +157,9 @@ func hcFused(name, doc string, quant bool) *OpDef {
 		q := normQuantLimit
 		q.Ulps = hcNormed.Ulps
 		d.MoreLimits = []Limit{hcNormed, f32Noise, f32Noise, q}
+		// A norm that is another number may have the next code: 3 bits where bf16 has 7.
+		q.Bound, q.Ulps = twoWeightsNormed.Bound, 1<<(7-3)
+		d.Liberties = twoWeights(hcSum, twoWeightsNormed, twoWeightsF32, twoWeightsF32, q)
 	}
 	return d
 }

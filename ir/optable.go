@@ -43,6 +43,10 @@ type OpDef struct {
 	// holds for all that follow. None: Limit is for every result.
 	MoreLimits []Limit
 
+	// Liberties are what a form may do otherwise than the decomposition, if it says so,
+	// each with the limits that hold for it instead.
+	Liberties []Liberty
+
 	// Rest, if not nil, makes the results after the first from the first, as
 	// Decompose does. They are then compared given the first result that the
 	// implementation has: a rounding that went the other way there, which its limit
@@ -105,6 +109,27 @@ func (d *OpDef) LimitOf(i int) Limit {
 		return d.MoreLimits[min(i, n)-1]
 	}
 	return d.Limit
+}
+
+// Liberty is a way to compute that differs from an op's meaning by more than the order
+// of sums.
+type Liberty struct {
+	Name   string
+	Doc    string
+	Limits []Limit // by result; the last one holds for all that follow
+}
+
+// LimitOf is the limit of result i.
+func (y *Liberty) LimitOf(i int) Limit { return y.Limits[min(i, len(y.Limits)-1)] }
+
+// Liberty returns the liberty of that name, or nil.
+func (d *OpDef) Liberty(name string) *Liberty {
+	for i := range d.Liberties {
+		if d.Liberties[i].Name == name {
+			return &d.Liberties[i]
+		}
+	}
+	return nil
 }
 
 // Primitive reports whether the op has no decomposition.
@@ -171,6 +196,11 @@ func (d *OpDef) check() error {
 			if err := a.Check(a.Default); err != nil {
 				return fmt.Errorf("op %s: attribute %s: default %w", d.Name, a.Name, err)
 			}
+		}
+	}
+	for _, y := range d.Liberties {
+		if y.Name == "" || y.Doc == "" || len(y.Limits) == 0 {
+			return fmt.Errorf("op %s: liberty %q needs Name, Doc and Limits", d.Name, y.Name)
 		}
 	}
 	for i, o := range d.Operands {

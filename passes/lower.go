@@ -15,7 +15,7 @@ func bind(c *Context) error {
 		if i < 0 {
 			return fmt.Errorf("no entry %q", b.Entry)
 		}
-		s := &Step{Bind: map[string]int{}}
+		s := &Step{Bind: map[string]int{}, Set: m.Config.Set}
 		for _, sym := range m.Entries[i].Syms {
 			if n, ok := b.Bind[sym]; ok {
 				s.Bind[sym] = n

@@ -42,6 +42,7 @@ type Bucket struct {
 type Step struct {
 	Graph *ir.Graph
 	Bind  map[string]int // the entry's symbols only
+	Set   map[string]int // thresholds that the user set, by key
 }
 
 // Backend is the target's part of the required passes.

@@ -6,10 +6,10 @@ import (
 )
 
 // Threshold is one row of the threshold table: a number that decides whether a
-// rewrite pays, for one target or, without one, for all that have no row of
+// rewrite, or a way to run an op, pays, for one target or, without one, for all that have no row of
 // their own.
 type Threshold struct {
-	Key    string // pass.name, as --set takes it
+	Key    string // pass.name or op.name, as --set takes it
 	Target string
 	Value  int
 	Origin Origin
@@ -28,6 +28,10 @@ const (
 	Measured  Origin = "measured"  // by us, on that chip
 )
 
+// NoSplitTokens is the key of the number of tokens from which on one launch takes all
+// keys of a query, where fewer tokens split them. Both have the same bits.
+const NoSplitTokens = "attention.no_split_tokens"
+
 // Thresholds is the table; --set KEY=VALUE overrides a key for any target.
 var Thresholds = []Threshold{
 	{
@@ -37,6 +41,14 @@ var Thresholds = []Threshold{
 	{
 		Key: "fuse-hc.max_tokens", Target: "gfx950", Value: 64, Origin: Published, Doc: "hc_post, hc_pre and the norm are fused up to so many tokens",
 		Source: "MI355X value published for the fused hc kernel",
+	},
+	{
+		Key: NoSplitTokens, Value: 16, Origin: Modelled, Doc: "sparse_attention on matrix units splits the keys of fewer tokens over groups",
+		Source: "of 64 heads of 512, parts of 64 keys are 131 kB to write and read for a token, 0.07 us at 4 TB/s; one group after the other takes about 1 us for each part",
+	},
+	{
+		Key: NoSplitTokens, Target: "gfx950", Value: 256, Origin: Published, Doc: "sparse_attention on matrix units splits the keys of fewer tokens over groups",
+		Source: "MI355X value published for attention without a split",
 	},
 }
 

@@ -6,7 +6,7 @@
 //	TARGET/module.json        pools, weights and kernels, which all plans share
 //	TARGET/plan-NNN.json      one plan per entry and bucket; TARGET is the name
 //	                          that --target takes, features of a target ID included
-//	TARGET/kernels.so         or kernels.hsaco: the code
+//	TARGET/kernels.so         or kernels.hsaco, kernels.ptx: the code
 //	TARGET/ir/                with --emit: graphs, LLVM IR and instructions
 package bundle
 
@@ -77,8 +77,8 @@ type Bundle struct {
 	Code     map[string]Files // by target
 }
 
-// objectName is the code object's file for a target.
-func objectName(target string) string {
+// ObjectName is the code object's file in a target's folder.
+func ObjectName(target string) string {
 	switch {
 	case strings.HasPrefix(target, "gfx"):
 		return "kernels.hsaco"

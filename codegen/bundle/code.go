@@ -55,7 +55,7 @@ func (f Files) Get(name string) ([]byte, bool) {
 
 // CodeBytes is the size of the target's code object.
 func (f Files) CodeBytes(target string) int {
-	object, _ := f.Get(objectName(target))
+	object, _ := f.Get(ObjectName(target))
 	return len(object)
 }
 
@@ -80,7 +80,7 @@ const (
 // Encode makes the files. Equal code gives equal bytes.
 func (c *Code) Encode() (Files, error) {
 	module, err := marshal(c.Module, true)
-	files := Files{{objectName(c.Module.Target), c.Object}, {moduleName, module}}
+	files := Files{{ObjectName(c.Module.Target), c.Object}, {moduleName, module}}
 	errs := []error{err}
 	if c.Pack != "" {
 		files = append(files, File{packName, []byte(c.Pack)})
@@ -122,8 +122,8 @@ func (f Files) Decode(target string) (*Code, error) {
 	}
 	c := &Code{Module: m}
 	var ok bool
-	if c.Object, ok = f.Get(objectName(target)); !ok {
-		return nil, fmt.Errorf("no %s", objectName(target))
+	if c.Object, ok = f.Get(ObjectName(target)); !ok {
+		return nil, fmt.Errorf("no %s", ObjectName(target))
 	}
 	if pack, ok := f.Get(packName); ok {
 		c.Pack = string(pack)

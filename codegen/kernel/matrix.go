@@ -117,9 +117,12 @@ func (k *K) PackBF16(lo, hi V) V {
 	return V{t: I32, v: k.b.NewBitCast(v, types.I32)}
 }
 
-// upperHalves is the upper halves of two words in one, that of lo in the low half:
-// f32 numbers of at most 8 significant bits as bf16.
-func (k *K) upperHalves(lo, hi V) V { return k.perm(hi, lo, k.Int32(0x07060302)) }
+// UpperHalves is the upper halves of two words, i32, in one, that of lo in the low
+// half: two bf16 numbers, or f32 numbers cut off to bf16. AMD GPUs only.
+func (k *K) UpperHalves(lo, hi V) V { return k.perm(hi, lo, k.Int32(0x07060302)) }
+
+// LowerHalves is the lower halves of two words, i32, in one. AMD GPUs only.
+func (k *K) LowerHalves(lo, hi V) V { return k.perm(hi, lo, k.Int32(0x05040100)) }
 
 // CodesToBF16 is codes of an 8-bit float format, four to a word, as bf16 numbers, two
 // to a word, in the same order. It is exact. The format must be the target's own.
@@ -142,7 +145,7 @@ func (k *K) CodesToBF16(x Vec, d tir.DType) Vec {
 // bf16Pair is a pair of f32 that bf16 holds exactly as one word.
 func (k *K) bf16Pair(pair value.Value) V {
 	x := k.vec(F32, 2, pair)
-	return k.upperHalves(k.Bits(k.At(x, 0)), k.Bits(k.At(x, 1)))
+	return k.UpperHalves(k.Bits(k.At(x, 0)), k.Bits(k.At(x, 1)))
 }
 
 // E2M1ToBF16 is packed e2m1 codes, eight to a word, times scale, a power of two, as
@@ -193,7 +196,7 @@ func (k *K) e2m1Table(scale V) e2m1Table {
 		for i := range pairs {
 			at := 4*half + 2*i
 			lo, hi := k.Bits(k.Mul(scale, k.Float(magnitudes[at]))), k.Bits(k.Mul(scale, k.Float(magnitudes[at+1])))
-			pairs[i] = k.upperHalves(lo, hi)
+			pairs[i] = k.UpperHalves(lo, hi)
 		}
 		t.lo[half] = k.perm(pairs[1], pairs[0], k.Int32(0x06040200))
 		t.hi[half] = k.perm(pairs[1], pairs[0], k.Int32(0x07050301))
@@ -214,7 +217,7 @@ func (t e2m1Table) lookup(word V) []V {
 	even, odd := halves(word), halves(k.LShr(word, k.Int32(4)))
 	var out []V
 	for i := range even {
-		out = append(out, k.perm(odd[i], even[i], k.Int32(0x05040100)), k.perm(odd[i], even[i], k.Int32(0x07060302)))
+		out = append(out, k.LowerHalves(even[i], odd[i]), k.UpperHalves(even[i], odd[i]))
 	}
 	return out
 }

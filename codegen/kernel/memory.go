@@ -56,12 +56,19 @@ func (k *K) Shared(d tir.DType, n int) *Buf {
 	return &Buf{k: k, ptr: k.b.NewGetElementPtr(arr, g, zero, zero), mem: d, as: k.T.Shared}
 }
 
+// ldsDone is the operand of s_waitcnt that waits for LDS and scalar memory (lgkmcnt 0)
+// and for nothing else: vmcnt 63, expcnt 7, as the ISA documents of MI300 encode them.
+const ldsDone = 0xC07F
+
 // Barrier waits until all lanes of the group are here and each sees what the
 // others stored, in shared memory and in buffers.
 func (k *K) Barrier() {
 	switch k.T.Kind {
 	case target.AMDGPU:
 		k.b.NewFence(enum.AtomicOrderingRelease).SyncScope = "workgroup"
+		// The fence alone is not enough: LLVM 22 drops its wait at the head of a loop whose
+		// body leaves LDS writes under way.
+		k.intrinsic("llvm.amdgcn.s.waitcnt", types.Void, constant.NewInt(types.I32, ldsDone))
 		k.intrinsic("llvm.amdgcn.s.barrier", types.Void)
 		k.b.NewFence(enum.AtomicOrderingAcquire).SyncScope = "workgroup"
 	case target.NVPTX:

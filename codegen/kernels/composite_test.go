@@ -103,6 +103,59 @@ type cases struct {
 	*batch
 	r   *rand.Rand
 	def *ir.OpDef
+
+	positive bool // floats and codes lose their signs: sums do not cancel
+	recoded  bool // 8-bit weights become e4m3fnuz
+	every    int  // if not 0: only every so manieth case
+	most     int  // if not 0: only cases with operands of so many elements
+	seen     int
+	recodes  map[*eval.Tensor]*eval.Tensor
+}
+
+// op adds an op, unless its turn has not come.
+func (c *cases) op(op string, attrs ir.Attrs, l limit, args ...*eval.Tensor) {
+	c.t.Helper()
+	c.seen++
+	if c.every > 0 && c.seen%c.every != 0 {
+		return
+	}
+	size, own := 0, slices.Clone(args)
+	for i, a := range args {
+		size += a.Len()
+		if c.positive {
+			own[i] = positive(a)
+		}
+		if c.recoded && a.DType == ir.F8E4M3 {
+			own[i] = c.recode(own[i])
+		}
+	}
+	if c.most > 0 && size > c.most {
+		return
+	}
+	c.batch.op(op, attrs, l, own...)
+}
+
+// positive is x without signs.
+func positive(x *eval.Tensor) *eval.Tensor {
+	y := x.Clone()
+	for i, v := range y.F {
+		y.F[i] = float32(math.Abs(float64(v)))
+	}
+	for i := range y.Codes {
+		y.Codes[i] &= map[ir.DType]byte{ir.F8E4M3: 0x7f, ir.F4E2M1: 0x07}[x.DType]
+	}
+	return y
+}
+
+// recode is recode_fnuz of a weight, once for all cases that have it.
+func (c *cases) recode(w *eval.Tensor) *eval.Tensor {
+	if c.recodes == nil {
+		c.recodes = map[*eval.Tensor]*eval.Tensor{}
+	}
+	if c.recodes[w] == nil {
+		c.recodes[w] = recode(c.t, w)
+	}
+	return c.recodes[w]
 }
 
 // add adds a case, held to the op table's limits.
@@ -110,7 +163,7 @@ func (c *cases) add(attrs ir.Attrs, args ...*eval.Tensor) {
 	c.t.Helper()
 	before := len(c.what)
 	c.op(c.def.Name, attrs, exact, args...)
-	if c.def.Rest != nil {
+	if c.def.Rest != nil && len(c.what) > before {
 		c.rest = append(c.rest, rest{c.def, attrs, args, before})
 	}
 	for i := range c.limit[before:] {

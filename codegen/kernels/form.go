@@ -18,6 +18,9 @@ type Form struct {
 	Match func(o *ir.Op, t *target.Target) (reason string)
 	// Lower emits the launches. Results are written in full.
 	Lower func(l Lowering, o *ir.Op) error
+	// Liberty, if not empty, names the liberty of the op table that the form takes: its
+	// results are within the liberty's limits, not the op's.
+	Liberty string
 }
 
 // Lowering is what a form sees of the compiler.
@@ -29,6 +32,8 @@ type Lowering interface {
 	Scales(v *ir.Value) Ref
 	// Requests is the number of requests whose rows the step has, or 0.
 	Requests() int
+	// Threshold is a number of the passes' threshold table, or what the user set.
+	Threshold(key string) int
 	// Inlined reports that a value has no storage: its op, elementwise, runs inside
 	// of the op being lowered.
 	Inlined(v *ir.Value) bool

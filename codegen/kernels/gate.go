@@ -11,8 +11,10 @@ import (
 
 func init() {
 	register(
-		&Form{Name: "gate", Op: "gate", Match: matchGate, Lower: lowerGate},
-		&Form{Name: "hash_gate", Op: "hash_gate", Match: matchGate, Lower: lowerGate},
+		&Form{Name: "gate_mfma", Op: "gate", Match: matchMatrixGate, Lower: lowerGate(matrixLogits)},
+		&Form{Name: "hash_gate_mfma", Op: "hash_gate", Match: matchMatrixGate, Lower: lowerGate(matrixLogits)},
+		&Form{Name: "gate", Op: "gate", Match: matchGate, Lower: lowerGate(lanesLogits)},
+		&Form{Name: "hash_gate", Op: "hash_gate", Match: matchGate, Lower: lowerGate(lanesLogits)},
 	)
 }
 
@@ -23,15 +25,39 @@ func matchGate(o *ir.Op, _ *target.Target) string {
 	return ""
 }
 
-// lowerGate: the scores by matmul, then one group per token chooses and
+// matchMatrixGate takes a weight that matrix units take.
+func matchMatrixGate(o *ir.Op, t *target.Target) string {
+	if why := matchGate(o, t); why != "" {
+		return why
+	}
+	return matchMatrixLinear(o, t)
+}
+
+// lanesLogits and matrixLogits are y = x w^T of a gate, f32.
+func lanesLogits(l Lowering, o *ir.Op, y Ref) {
+	x := dims(o.Args[0])
+	matmul(l, matProduct{x: l.Buf(o.Args[0]), w: l.Buf(o.Args[1]), y: y, m: x[0], n: dims(o.Args[1])[0], k: x[1]})
+}
+
+func matrixLogits(l Lowering, o *ir.Op, y Ref) {
+	p := matrixLaunch{m: dims(o.Args[0])[0], groups: 1, x: matrixOperand{x: l.Buf(o.Args[0])}, y: []Ref{y}}
+	p.weights(l, dims(o.Args[1])[0], o.Args[1])
+	p.launch(l)
+}
+
+// lowerGate has product make the scores; then one group per token chooses and
 // normalises.
-func lowerGate(l Lowering, o *ir.Op) error {
+func lowerGate(product func(l Lowering, o *ir.Op, y Ref)) func(l Lowering, o *ir.Op) error {
+	return func(l Lowering, o *ir.Op) error { return lowerGateOf(l, o, product) }
+}
+
+func lowerGateOf(l Lowering, o *ir.Op, product func(l Lowering, o *ir.Op, y Ref)) error {
 	x, w := dims(o.Args[0]), dims(o.Args[1])
 	t, e, n := x[0], w[0], o.Int("k")
 	scale := o.Float("scale")
 	hash := o.Def.Name == "hash_gate"
 	logits := l.Scratch(ir.F32, t*e)
-	matmul(l, matProduct{x: l.Buf(o.Args[0]), w: l.Buf(o.Args[1]), y: logits, m: t, n: e, k: x[1]})
+	product(l, o, logits)
 	in := []Ref{logits, l.Buf(o.Args[2])} // bias, or the table of ids
 	touched := map[Ref]int64{}
 	if hash {

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -116,9 +117,13 @@ func mustTarget(t testing.TB, name string) *target.Target {
 	return tg
 }
 
-// buildHost compiles a unit for the host and loads it; the caller closes the model.
+// buildHost compiles a unit for the host, or for a chip that is emulated, and loads
+// it; the caller closes the model.
 func buildHost(t testing.TB, u *codegen.Unit) *device.Model {
 	t.Helper()
+	if u.Target.Kind == target.AMDGPU {
+		return buildEmulated(t, u)
+	}
 	if best, err := host.Target(); err != nil || best == "x86-64-v2" && u.Target.Name != best {
 		t.Skipf("this CPU does not run %s code (best: %q, %v)", u.Target.Name, best, err)
 	}
@@ -239,24 +244,21 @@ func (c *batch) want(g *ir.Graph) (out, states map[string]*eval.Tensor) {
 // bothHosts are the targets whose code this machine runs.
 var bothHosts = []string{"x86-64-v3", "x86-64-v2"}
 
-// run compares the code of hosts, the first of bothHosts if none are named, with
-// the evaluator.
+// run compares the code of hosts or emulated chips with the evaluator: if none are
+// named, of the first of bothHosts, and in long tests of both chips.
 func (c *batch) run(hosts ...string) {
 	c.t.Helper()
 	g := c.graph()
 	want, wantStates := c.want(g)
 	if len(hosts) == 0 {
 		hosts = bothHosts[:1]
+		if long {
+			hosts = slices.Concat(hosts, bothChips)
+		}
 	}
 	for _, name := range hosts {
 		got, states := c.compiled(name, g)
-		want := c.wantRest(want, got)
-		for i, what := range c.what {
-			y := fmt.Sprintf("y%d", i)
-			if d := c.limit[i].compare(want[y], got[y]); d != "" {
-				c.t.Errorf("%s: %s: %s", name, what, d)
-			}
-		}
+		c.check(name, want, got)
 		for n, w := range wantStates {
 			if d := exact.compare(w, states[n]); d != "" {
 				c.t.Errorf("%s: state %s: %s", name, n, d)
@@ -265,14 +267,26 @@ func (c *batch) run(hosts ...string) {
 	}
 }
 
-// outputs runs a host's code.
+// check compares results with the evaluator's.
+func (c *batch) check(name string, want, got map[string]*eval.Tensor) {
+	c.t.Helper()
+	want = c.wantRest(want, got)
+	for i, what := range c.what {
+		y := fmt.Sprintf("y%d", i)
+		if d := c.limit[i].compare(want[y], got[y]); d != "" {
+			c.t.Errorf("%s: %s: %s", name, what, d)
+		}
+	}
+}
+
+// outputs runs the code of a host or an emulated chip.
 func (c *batch) outputs(name string) map[string]*eval.Tensor {
 	c.t.Helper()
 	out, _ := c.compiled(name, c.graph())
 	return out
 }
 
-// compiled runs a host's code for g; states are those after it.
+// compiled runs code for g; states are those after it.
 func (c *batch) compiled(name string, g *ir.Graph) (out, states map[string]*eval.Tensor) {
 	c.t.Helper()
 	d, plans := load(c.t, name, g)
@@ -280,13 +294,14 @@ func (c *batch) compiled(name string, g *ir.Graph) (out, states map[string]*eval
 	return execute(c.t, d, plans[0], c.in, c.states)
 }
 
-// load compiles graphs to one library.
+// load compiles graphs to one library, for a host or for an emulated chip.
 func load(t testing.TB, name string, graphs ...*ir.Graph) (*device.Model, []*plan.Plan) {
 	t.Helper()
-	return loadFor(t, mustTarget(t, name), graphs...)
+	return loadFor(t, mustTarget(t, strings.TrimPrefix(name, "emu:")), graphs...)
 }
 
-// loadFor is load for a target that need not be in the table.
+// loadFor is load for a target that need not be in the table. Plans of what is
+// emulated are laid out so that no two values share bytes or touch each other.
 func loadFor(t testing.TB, tg *target.Target, graphs ...*ir.Graph) (*device.Model, []*plan.Plan) {
 	t.Helper()
 	u := codegen.NewUnit(tg)
@@ -298,7 +313,10 @@ func loadFor(t testing.TB, tg *target.Target, graphs ...*ir.Graph) (*device.Mode
 		}
 		plans = append(plans, pl)
 	}
-	return buildHost(t, u), plans
+	if tg.Kind != target.AMDGPU {
+		return buildHost(t, u), plans
+	}
+	return buildEmulated(t, u), spread(t, plans...)
 }
 
 // execute runs a plan on copies of the states and returns those after it.

@@ -470,7 +470,10 @@ func (d *dag) values(g *ir.Graph) map[*ir.Value]*eval.Tensor {
 
 // Random graphs: every op, fed the evaluator's inputs, is within its limit, and
 // whole graphs give the evaluator's results. All of them are one library.
-func TestRandomGraphs(t *testing.T) {
+func TestRandomGraphs(t *testing.T) { randomGraphs(t, bothHosts...) }
+
+// randomGraphs runs the graphs on machines.
+func randomGraphs(t *testing.T, machines ...string) {
 	const count, ops = 30, 8
 	names := slices.Sorted(maps.Keys(makers))
 	used := map[string]int{}
@@ -501,7 +504,7 @@ func TestRandomGraphs(t *testing.T) {
 
 	all := single.graph()
 	want, _ := single.want(all)
-	for _, name := range bothHosts {
+	for _, name := range machines {
 		dev, plans := load(t, name, append(graphs, all)...)
 		got, _ := execute(t, dev, plans[count], single.in, nil)
 		for i, what := range single.what {

@@ -10,6 +10,7 @@ import (
 
 func init() {
 	register(
+		&Form{Name: "hc_pre_mfma", Op: "hc_pre", Match: matchMatrixHC(0, 1), Lower: lowerMatrixHCPre, Liberty: "two-bf16-weights"},
 		&Form{Name: "hc_pre", Op: "hc_pre", Match: matchStreams, Lower: lowerHCPre},
 		&Form{Name: "hc_post", Op: "hc_post", Match: func(o *ir.Op, _ *target.Target) string { return fewStreams(dims(o.Args[1])[1]) }, Lower: lowerHCPost},
 		&Form{Name: "hc_head", Op: "hc_head", Match: matchStreams, Lower: lowerHCHead},
@@ -124,7 +125,7 @@ func (s hcPreShape) spec() string {
 }
 
 // work is that of t tokens.
-func (s hcPreShape) work(t int) int64 { return int64(t * s.c * s.d * (2 + s.c) * s.c) }
+func (s hcPreShape) work(t int) int64 { return int64(t * s.c * s.d * s.mixes()) }
 
 // lowerHCPre: one group per token.
 func lowerHCPre(l Lowering, o *ir.Op) error {
@@ -141,11 +142,19 @@ func lowerHCPre(l Lowering, o *ir.Op) error {
 	return nil
 }
 
-// row is hc_pre of the streams x of one token. The Sinkhorn iterations run on
-// uniform values: C*C numbers that every lane holds.
+// mixes is the number of rows of fn.
+func (s hcPreShape) mixes() int { return (2 + s.c) * s.c }
+
+// row is hc_pre of the streams x of one token.
 func (s hcPreShape) row(k *kernel.K, x, fn, scale, base, y, post, comb *kernel.Buf) {
+	divided := func(v, sum kernel.V) kernel.V { return k.Div(v, sum) }
+	s.mix(k, hcMixes(k, x, fn, s.c*s.d, s.mixes(), s.normEps), divided, x, scale, base, y, post, comb)
+}
+
+// mix is what follows the product m; divided divides in the Sinkhorn steps. The Sinkhorn iterations run on uniform values:
+// C*C numbers that every lane holds.
+func (s hcPreShape) mix(k *kernel.K, m []kernel.V, divided func(v, sum kernel.V) kernel.V, x, scale, base, y, post, comb *kernel.Buf) {
 	c := s.c
-	m := hcMixes(k, x, fn, c*s.d, (2+c)*c, s.normEps)
 	scaled := func(part, j int) kernel.V {
 		return k.Add(k.Mul(m[j], scale.Load(k.Int(part))), base.Load(k.Int(j)))
 	}
@@ -158,7 +167,7 @@ func (s hcPreShape) row(k *kernel.K, x, fn, scale, base, y, post, comb *kernel.B
 	for j := range a {
 		a[j] = scaled(2, 2*c+j)
 	}
-	sinkhorn(k, a, c, s.iters, s.eps)
+	sinkhorn(k, a, c, s.iters, s.eps, divided)
 	hcGather(k, pre, x, y, s.d)
 	k.First(func() {
 		for j := range p {
@@ -172,7 +181,7 @@ func (s hcPreShape) row(k *kernel.K, x, fn, scale, base, y, post, comb *kernel.B
 
 // sinkhorn normalises a [c,c] in place: softmax of the rows plus eps, one column
 // step, then iters-1 row and column steps.
-func sinkhorn(k *kernel.K, a []kernel.V, c, iters int, eps float64) {
+func sinkhorn(k *kernel.K, a []kernel.V, c, iters int, eps float64, divided func(v, sum kernel.V) kernel.V) {
 	for i := range c {
 		row := a[i*c : (i+1)*c]
 		top := row[0]
@@ -205,7 +214,7 @@ func sinkhorn(k *kernel.K, a []kernel.V, c, iters int, eps float64) {
 			sum = k.Add(sum, k.Float(eps))
 			for j := range c {
 				v := vars[i*line+j*element]
-				v.Set(k.Div(v.Get(), sum))
+				v.Set(divided(v.Get(), sum))
 			}
 		}
 	}
@@ -250,13 +259,19 @@ func hcPostRow(k *kernel.K, x, h, post, comb, y *kernel.Buf, c, d int) {
 			in[s] = h.Load(k.Add(i, k.Int(s*d)))
 		}
 		for j := range c {
-			mixed := k.Mul(a[j], in[0])
-			for s := 1; s < c; s++ { // the first index of comb is contracted
-				mixed = k.FMA(a[s*c+j], in[s], mixed)
-			}
-			y.Store(k.Add(i, k.Int(j*d)), k.Add(k.Mul(p[j], v), mixed))
+			y.Store(k.Add(i, k.Int(j*d)), hcPostElement(k, v, func(s int) kernel.V { return in[s] }, p, a, j))
 		}
 	})
+}
+
+// hcPostElement is an element of the new stream j, x that of the sublayer's output.
+func hcPostElement(k *kernel.K, x kernel.V, stream func(s int) kernel.V, post, comb []kernel.V, j int) kernel.V {
+	c := len(post)
+	mixed := k.Mul(comb[j], stream(0))
+	for s := 1; s < c; s++ { // the first index of comb is contracted
+		mixed = k.FMA(comb[s*c+j], stream(s), mixed)
+	}
+	return k.Add(k.Mul(post[j], x), mixed)
 }
 
 // lowerHCHead: one group per row.

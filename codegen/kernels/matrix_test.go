@@ -2,7 +2,9 @@ package kernels_test
 
 import (
 	"fmt"
+	"math"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -94,6 +96,35 @@ func (m *matrixOps) step(t int) {
 	m.experts(t, 512, 256, 0, m.w4)
 }
 
+// models adds the ops of the models that are no products with weights, for t tokens.
+func (m *matrixOps) models(t int) {
+	for _, s := range []struct{ d, heads, chosen int }{{4096, 64, 512}, {7168, 128, 1024}} { // Flash and Pro
+		m.hc(t, s.d)
+		m.attention(t, s.heads, s.chosen)
+		m.add("gate", ir.A("k", 6, "scale", 1.5), m.in(ir.BF16, t, s.d), m.in(ir.BF16, 256, s.d), m.in(ir.F32, 256))
+		m.add("hash_gate", ir.A("k", 6, "scale", 1.5), m.in(ir.BF16, t, s.d), m.in(ir.BF16, 256, s.d), m.in(ir.I64, 1000, 6), m.in(ir.I32, t))
+	}
+}
+
+// hc adds the hyper-connections for t tokens.
+func (m *matrixOps) hc(t, d int) {
+	next := []*ir.Value{m.in(ir.F32, 24, 4*d), m.in(ir.F32, 3), m.in(ir.F32, 24)}
+	m.add("hc_pre", hcAttrs, slices.Concat([]*ir.Value{m.in(ir.BF16, t, 4, d)}, next)...)
+	args := slices.Concat([]*ir.Value{m.in(ir.BF16, t, d), m.in(ir.BF16, t, 4, d), m.in(ir.F32, t, 4), m.in(ir.F32, t, 4, 4)}, next, []*ir.Value{m.in(ir.BF16, d)})
+	m.add("hc_fused", hcFusedAttrs, args...)
+	m.add("hc_fused_quant", append(ir.A("act_block", 128), hcFusedAttrs...), args...)
+}
+
+// attention adds what chooses entries and attends to them, for t tokens.
+func (m *matrixOps) attention(t, heads, chosen int) {
+	m.add("indexer_scores", nil, m.in(ir.BF16, t, 64, 128), m.in(ir.BF16, t, 64), m.in(ir.BF16, 5000, 128), m.in(ir.I32, t, 4096))
+	window, own, entries := m.in(ir.BF16, 5000, 512), m.in(ir.BF16, t, 512), m.in(ir.BF16, 5000, 512)
+	q, sink, old, new := m.in(ir.BF16, t, heads, 512), m.in(ir.F32, heads), m.in(ir.I32, t, 128), m.in(ir.I32, t, 128)
+	attrs := ir.A("scale", math.Pow(512, -0.5))
+	m.add("sparse_attention", attrs, q, sink, window, old, own, new)
+	m.add("sparse_attention", attrs, q, sink, window, old, own, new, entries, m.in(ir.I32, t, chosen))
+}
+
 var asmFunction = regexp.MustCompile(`(?ms)^(\w+):\s.*?^\.Lfunc_end`)
 
 // The products of every op run on matrix units, for few rows and many, in code that
@@ -103,6 +134,7 @@ func TestMatrixForms(t *testing.T) {
 		for _, rows := range []int{3, 400} {
 			m := newMatrixOps(t, chip)
 			m.step(rows)
+			m.models(rows)
 			u := m.unit()
 			for _, k := range u.Module.Kernels {
 				if !strings.HasSuffix(k.Form, "_mfma") {
@@ -164,6 +196,25 @@ func TestMatrixRefuses(t *testing.T) {
 		{"gfx950", "split_linear_mfma: block [128 64] of f8e4m3 does not hold whole tiles of [16 128]", func(m *matrixOps) {
 			m.add("split_linear", ir.A("sizes", []int{8, 8}), m.in(ir.BF16, 3, 128), m.scaled(ir.F8E4M3, 128, 64, 16, 128))
 		}},
+		{"sm_90", "sparse_attention_mfma: no matrix instructions on sm_90", func(m *matrixOps) { m.attention(3, 64, 512) }},
+		{"sm_90", "indexer_scores_mfma: no matrix instructions on sm_90", func(m *matrixOps) { m.attention(3, 64, 512) }},
+		{"sm_90", "hc_pre_mfma: no matrix instructions on sm_90", func(m *matrixOps) { m.hc(3, 256) }},
+		{"gfx950", "hc_fused_mfma: 200 elements are no multiple of 128", func(m *matrixOps) {
+			h := m.in(ir.BF16, 3, 4, 200)
+			m.add("hc_fused", hcFusedAttrs, m.in(ir.BF16, 3, 200), h, m.in(ir.F32, 3, 4), m.in(ir.F32, 3, 4, 4), m.in(ir.F32, 24, 800), m.in(ir.F32, 3), m.in(ir.F32, 24), m.in(ir.BF16, 200))
+		}},
+		{"gfx942", "hc_pre_mfma: 5 streams, at most 4 are taken", func(m *matrixOps) {
+			m.add("hc_pre", hcAttrs, m.in(ir.BF16, 3, 5, 128), m.in(ir.F32, 35, 640), m.in(ir.F32, 3), m.in(ir.F32, 35))
+		}},
+		{"gfx942", "sparse_attention_mfma: heads of 64 elements, want 128, 256 or 512", func(m *matrixOps) {
+			m.add("sparse_attention", ir.A("scale", 0.125), m.in(ir.BF16, 3, 4, 64), m.in(ir.F32, 4), m.in(ir.BF16, 9, 64), m.in(ir.I32, 3, 5))
+		}},
+		{"gfx942", "indexer_scores_mfma: heads of 40 elements are no multiple of 32", func(m *matrixOps) {
+			m.add("indexer_scores", nil, m.in(ir.BF16, 3, 4, 40), m.in(ir.BF16, 3, 4), m.in(ir.BF16, 9, 40), m.in(ir.I32, 3, 5))
+		}},
+		{"gfx942", "indexer_scores_mfma: 128 heads of 128 elements take 128 registers, more than 64", func(m *matrixOps) {
+			m.add("indexer_scores", nil, m.in(ir.BF16, 3, 128, 128), m.in(ir.BF16, 3, 128), m.in(ir.BF16, 9, 128), m.in(ir.I32, 3, 5))
+		}},
 		{"gfx950", "have different formats", func(m *matrixOps) {
 			m.add("expert", ir.A("limit", 0.0), m.in(ir.BF16, 3, 128), m.scaled(ir.F4E2M1, 1, 32, 128, 128), m.scaled(ir.F8E4M3, 1, 32, 128, 128), m.w8(128, 128), m.in(ir.F32, 3, 1))
 		}},
@@ -183,26 +234,34 @@ func TestMatrixRefuses(t *testing.T) {
 }
 
 // Buckets share kernels: of one product there is code for few rows, for the rows of
-// a step, and for more.
+// a step, and for more; of attention for fewer tokens than the threshold and for more.
 func TestMatrixRowsAreNotInTheCode(t *testing.T) {
-	symbols := func(rows int) string {
-		m := newMatrixOps(t, "gfx942")
-		m.step(rows)
-		var list []string
-		for _, k := range m.unit().Kernels {
-			list = append(list, k.Symbol)
+	for _, tc := range []struct {
+		add  func(m *matrixOps, rows int)
+		same [][]int
+	}{
+		{(*matrixOps).step, [][]int{{1, 2, 16}, {17, 64, 128}, {129, 340}}},
+		{func(m *matrixOps, rows int) { m.attention(rows, 64, 512); m.hc(rows, 4096) }, [][]int{{1, 2, 15}, {16, 17, 340}}},
+	} {
+		symbols := func(rows int) string {
+			m := newMatrixOps(t, "gfx942")
+			tc.add(m, rows)
+			var list []string
+			for _, k := range m.unit().Kernels {
+				list = append(list, k.Symbol)
+			}
+			return strings.Join(list, "\n")
 		}
-		return strings.Join(list, "\n")
-	}
-	for _, same := range [][]int{{1, 2, 16}, {17, 64, 128}, {129, 340}} {
-		want := symbols(same[0])
-		for _, rows := range same[1:] {
-			if symbols(rows) != want {
-				t.Errorf("the kernels for %d rows are not those for %d", rows, same[0])
+		for i, same := range tc.same {
+			want := symbols(same[0])
+			for _, rows := range same[1:] {
+				if symbols(rows) != want {
+					t.Errorf("the kernels for %d rows are not those for %d", rows, same[0])
+				}
+			}
+			if i > 0 && symbols(tc.same[i-1][0]) == want {
+				t.Error("there is one kernel for all rows: the test shows nothing")
 			}
 		}
-	}
-	if symbols(16) == symbols(17) || symbols(128) == symbols(129) {
-		t.Error("there is one kernel for all rows: the test shows nothing")
 	}
 }

@@ -13,8 +13,8 @@ import (
 )
 
 // The library's rms_norm compiles for sm_90, at the widths of the models and at
-// one that no vector divides. It stands for the NVPTX path: no other form is
-// compiled for it.
+// one that no vector divides. The other forms are compiled with the model, in
+// runtime/cuda.
 func TestPTX(t *testing.T) {
 	b := ir.NewBuilder("g")
 	for _, d := range []int{7, 512, 4096, 7168} {

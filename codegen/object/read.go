@@ -21,6 +21,7 @@ const (
 	KindAMDGPU Kind = "amdgpu" // one AMDGPU code object
 	KindHost   Kind = "host"   // an x86-64 shared object
 	KindBundle Kind = "bundle" // a clang offload bundle
+	KindPTX    Kind = "ptx"    // PTX text
 )
 
 // File is a file that Read has understood.
@@ -29,14 +30,15 @@ type File struct {
 	Object  *CodeObject // KindAMDGPU only
 	Host    *HostObject // KindHost only
 	Entries []Entry     // KindBundle only: every entry, in the order of the file
+	PTX     *PTX        // KindPTX only
 
 	// Problems says what is inconsistent, in the bundle or in any code object.
 	// They do not prevent reading; whoever runs the code decides.
 	Problems []string
 }
 
-// Read reads an AMDGPU ELF file, a clang offload bundle or an x86-64 shared
-// object. The result refers to data, which must not change afterwards.
+// Read reads an AMDGPU ELF file, a clang offload bundle, an x86-64 shared object or
+// PTX text. The result refers to data, which must not change afterwards.
 func Read(data []byte) (*File, error) {
 	switch {
 	case bytes.HasPrefix(data, []byte(bundleMagic)):
@@ -44,6 +46,12 @@ func Read(data []byte) (*File, error) {
 	case bytes.HasPrefix(data, []byte(compressedMagic)):
 		return nil, fmt.Errorf("compressed offload bundle (magic %s): %w; decompress it with clang-offload-bundler --unbundle", compressedMagic, ErrUnsupported)
 	case bytes.HasPrefix(data, []byte(elfMagic)):
+	case IsPTX(data):
+		p, err := ReadPTX(data)
+		if err != nil {
+			return nil, err
+		}
+		return &File{Kind: KindPTX, PTX: p}, nil
 	default:
 		return nil, fmt.Errorf("magic at offset 0x0 is %q: neither an ELF file nor an offload bundle", data[:min(4, len(data))])
 	}

@@ -3,6 +3,7 @@ package device
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/kiln-project/kiln/codegen/plan"
 	"github.com/kiln-project/kiln/ir"
@@ -74,6 +75,9 @@ func (s *State) Close() error {
 	s.names, s.pools = nil, nil
 	return errors.Join(errs...)
 }
+
+// Names lists the pools, in the order in which they were made.
+func (s *State) Names() []string { return slices.Clone(s.names) }
 
 // Bytes is a copy of a pool's memory, for tests that look at every byte.
 func (s *State) Bytes(name string) ([]byte, error) {

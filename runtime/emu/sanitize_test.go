@@ -160,9 +160,10 @@ func TestMemorySanitizer(t *testing.T) {
 			s_load_dwordx2 s[8:9], s[4:5], 0xf8`, ""},
 		{"misaligned", CheckMemory, 1, 1, `
 			s_mov_b64 exec, 1
-			global_load_dword v2, v1, s[4:5] offset:2
-			global_load_ushort v2, v1, s[4:5] offset:2
-			global_load_dwordx2 v[2:3], v1, s[4:5] offset:4`, "misaligned +0x10: 4 bytes at in+2, whose address is no multiple of 4"},
+			global_load_dwordx2 v[2:3], v1, s[4:5] offset:1
+			global_store_dword v1, v2, s[6:7] offset:2
+			global_atomic_add v1, v2, s[6:7] offset:4
+			global_atomic_add v1, v2, s[6:7] offset:6`, "misaligned +0x1c: 4 bytes at out+6, whose address is no multiple of 4"},
 		{"nowhere, and on", CheckMemory, 1, 1, `
 			s_mov_b64 s[8:9], 64
 			global_load_dword v2, v1, s[8:9]

@@ -14,6 +14,14 @@ func TestUninitSanitizer(t *testing.T) {
 			v_add_u32_e32 v9, v9, v8
 			v_lshrrev_b32_e32 v9, 31, v9
 			ds_read_b32 v3, v9`, "undefined address +0x1c: the address follows from v9, which is undefined"},
+		{"address from the defined word of a pair that was moved", CheckUninit, 1, 1, `
+			s_mov_b32 s12, 0
+			v_mov_b64_e32 v[10:11], s[12:13]
+			ds_read_b32 v3, v10`, ""},
+		{"address from the undefined word of a pair that was moved", CheckUninit, 1, 1, `
+			s_mov_b32 s12, 0
+			v_mov_b64_e32 v[10:11], s[12:13]
+			ds_read_b32 v3, v11`, "undefined address +0x14"},
 		{"address from what is masked out", CheckUninit, 1, 1, `
 			v_and_b32_e32 v9, 0, v8
 			ds_read_b32 v3, v9`, ""},
@@ -157,6 +165,17 @@ func TestUninitSanitizer(t *testing.T) {
 			ds_read2_b32 v[4:5], v1 offset1:64
 			ds_read_b32 v3, v4
 			ds_read_b32 v3, v5`, "undefined address +0x18"},
+		{"half of a pair of scalars, moved to lanes", CheckUninit, 1, 1, `
+			s_mov_b32 s8, 64
+			v_mov_b64_e32 v[2:3], s[8:9]
+			v_pk_fma_f32 v[4:5], v[2:3], v[2:3], v[2:3] op_sel_hi:[0,0,0]
+			v_and_b32_e32 v4, 60, v4
+			v_and_b32_e32 v5, 60, v5
+			ds_read_b32 v6, v2
+			ds_read_b32 v6, v4
+			ds_read_b32 v6, v5
+			v_and_b32_e32 v3, 60, v3
+			ds_read_b32 v6, v3`, "undefined address +0x30"},
 		{"moved by lanes", CheckUninit, 1, 1, `
 			s_mov_b64 exec, 1
 			v_mov_b32_e32 v8, v1

@@ -52,6 +52,9 @@ func (x *uninitWatcher) vectors(w *wave, in *Inst, use *uses, u *undefined) {
 		x.keep(u, use, &x.source[0], exec)
 		return
 	}
+	if (in.Op == "v_mov_b32" || in.Op == "v_mov_b64") && x.moveScalar(in, use, u, exec) {
+		return
+	}
 	if c, ok := carriedOps[in.Op]; ok && x.carry(w, in, use, u, c) {
 		return
 	}
@@ -62,6 +65,9 @@ func (x *uninitWatcher) vectors(w *wave, in *Inst, use *uses, u *undefined) {
 		return
 	}
 	if in.has("v_pk_") && x.packed(w, in, use, u, exec) {
+		return
+	}
+	if in.Op == "v_mov_b64" && x.moveWords(w, use, u, exec) {
 		return
 	}
 	if slices.Contains(upward, in.Op) {
@@ -206,6 +212,19 @@ func (x *uninitWatcher) joinSpan(w *wave, in *Inst, use *uses, u *undefined, v *
 			broadcast(v, ^uint32(0))
 		}
 	}
+}
+
+// moveScalar is a move of scalar registers to all lanes, word by word.
+func (x *uninitWatcher) moveScalar(in *Inst, use *uses, u *undefined, exec uint64) bool {
+	if in.Enc == EncDPP || in.Enc == EncSDWA || len(use.reads) != 1 || use.reads[0].vector || use.reads[0].n != use.writes[0].n {
+		return false
+	}
+	s, words := use.reads[0], []*Vec{&x.source[0], &x.source[1]}
+	for i, to := range words[:s.n] {
+		broadcast(to, u.s[s.reg+i])
+	}
+	x.keepWords(u, use, words[:s.n], exec)
+	return true
 }
 
 // register is the vector register of an operand of one word, and whether it is one.
@@ -458,6 +477,28 @@ func (x *uninitWatcher) packedMov(w *wave, in *Inst, use *uses, u *undefined, ex
 	}
 	x.keepWords(u, use, words, exec)
 	return true
+}
+
+// moveWords is v_mov_b64: each word of the result is a word of the source. It reports
+// whether the source is registers.
+func (x *uninitWatcher) moveWords(w *wave, use *uses, u *undefined, exec uint64) bool {
+	words := []*Vec{&x.source[0], &x.source[1]}
+	found := false
+	for _, s := range use.reads {
+		if s.arg != 1 || s.n != len(words) {
+			continue
+		}
+		found = true
+		for i, to := range words {
+			for lane := range to {
+				to[lane] = x.half(w, u, s, i, lane, true)
+			}
+		}
+	}
+	if found {
+		x.keepWords(u, use, words, exec)
+	}
+	return found
 }
 
 // half is the undefined bits of a half of a source.

@@ -72,6 +72,9 @@ func TestOperandForms(t *testing.T) {
 		// A 32-bit literal of 64 bits: only a signed operand extends its sign.
 		{line: "v_mov_b64_e32 v[0:1], 0xaaaaaaab", want: []uint32{0xaaaaaaab, 0}},
 		{line: "v_mov_b64_e32 v[0:1], -1", want: []uint32{0xffffffff, 0xffffffff}},
+		// A literal is zero extended: LLVM makes two moves of -305419897, one of 0xffffffff.
+		{line: "v_mov_b64_e32 v[0:1], 0xffffffff", want: []uint32{0xffffffff, 0}},
+		{line: "v_mov_b64_e32 v[0:1], 0xffff1234", want: []uint32{0xffff1234, 0}},
 		{line: "v_lshl_add_u64 v[0:1], s[2:3], 3, v[2:3]", s: []uint32{0, 0, 0x80000000, 1}, v: []uint32{0, 0, 1, 0}, want: []uint32{1, 12}},
 		// Scalars are the same for all lanes.
 		{line: "v_add_f32_e32 v0, s3, v1", s: []uint32{0, 0, 0, half}, v: []uint32{0, one}, want: []uint32{fl(1.5)}},

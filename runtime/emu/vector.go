@@ -29,7 +29,7 @@ func (e elem) words() int {
 // constant is an operand's value in the type, and whether it is a constant.
 func (o *Operand) constant(e elem) (uint64, bool) {
 	switch o.Kind {
-	case Integer: // inline; 64-bit ones are sign extended
+	case Integer: // inline: sign extended
 		if e.words() == 1 {
 			return uint64(uint32(o.Int)), true
 		}

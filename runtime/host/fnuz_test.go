@@ -5,6 +5,7 @@ import (
 
 	"github.com/kiln-project/kiln/models/dsv4"
 	"github.com/kiln-project/kiln/runtime/device"
+	"github.com/kiln-project/kiln/runtime/device/devicetest"
 )
 
 // TestFNUZ runs the model as a chip with e4m3fnuz does: weights recoded in the
@@ -12,10 +13,10 @@ import (
 // OCP e4m3 gives, and the pools too, but for zeros without a sign.
 func TestFNUZ(t *testing.T) {
 	const n, pages = 137, 2
-	ids := prompt(n)
-	run := func(fnuz bool) ([]float32, *device.State, *tiny) {
+	ids := devicetest.Prompt(n)
+	run := func(fnuz bool) ([]float32, *device.State, *devicetest.Tiny) {
 		m := openTinyAs(t, fnuz, dsv4.DefaultOptions())
-		e, st := m.engine(t, 1, pages)
+		e, st := m.Engine(t, 1, pages)
 		s, err := e.NewSeq(0, pages)
 		if err != nil {
 			t.Fatal(err)
@@ -28,8 +29,8 @@ func TestFNUZ(t *testing.T) {
 	}
 	want, wantState, m := run(false)
 	got, state, _ := run(true)
-	sameBits(t, "logits", want, got)
-	for _, v := range m.states {
+	devicetest.SameBits(t, "logits", want, got)
+	for _, v := range m.States {
 		w, err := wantState.Pool(v.Name)
 		if err != nil {
 			t.Fatal(err)
@@ -38,7 +39,7 @@ func TestFNUZ(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		sameBits(t, "pool "+v.Name, plusZeros(w.F), plusZeros(g.F))
+		devicetest.SameBits(t, "pool "+v.Name, plusZeros(w.F), plusZeros(g.F))
 	}
 }
 

@@ -7,18 +7,19 @@ import (
 
 	"github.com/kiln-project/kiln/codegen/plan"
 	"github.com/kiln-project/kiln/models/dsv4"
+	"github.com/kiln-project/kiln/runtime/device/devicetest"
 	"github.com/kiln-project/kiln/runtime/engine"
 	"github.com/kiln-project/kiln/runtime/weights"
 )
 
 // greedyTiny is the tiny checkpoint with greedy heads; each of its plans is seen to
 // choose the token without logits.
-func greedyTiny(t *testing.T) *tiny {
+func greedyTiny(t *testing.T) *devicetest.Tiny {
 	t.Helper()
 	o := dsv4.DefaultOptions()
 	o.Greedy = true
 	m := openTinyAs(t, false, o)
-	m.exec.Lowered = func(mod *plan.Module) {
+	m.Exec.Lowered = func(mod *plan.Module) {
 		for _, p := range mod.Plans {
 			ops := map[string]int{}
 			for _, l := range p.Launches {
@@ -43,7 +44,7 @@ func TestGreedyHeadGenerates(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer file.Close()
-	models := []*tiny{openTiny(t), greedyTiny(t)}
+	models := []*devicetest.Tiny{openTiny(t), greedyTiny(t)}
 	for _, c := range []struct {
 		name           string
 		prompt, maxNew int
@@ -65,8 +66,8 @@ func TestGreedyHeadGenerates(t *testing.T) {
 		}
 		var ids [2][]int32
 		for i, m := range models {
-			pages := m.layout.Pages(len(wide))
-			e, _ := m.engine(t, 1, pages)
+			pages := m.Layout.Pages(len(wide))
+			e, _ := m.Engine(t, 1, pages)
 			s, err := e.NewSeq(0, pages)
 			if err != nil {
 				t.Fatal(err)
@@ -86,9 +87,9 @@ func TestGreedyHeadGenerates(t *testing.T) {
 // flags.
 func TestGreedyHeadVerifies(t *testing.T) {
 	const pages, n, drafts = 1, 41, 3
-	ids := prompt(n + drafts + 1)
-	step := func(m *tiny) engine.Tensors {
-		e, _ := m.engine(t, 2, 2*pages)
+	ids := devicetest.Prompt(n + drafts + 1)
+	step := func(m *devicetest.Tiny) engine.Tensors {
+		e, _ := m.Engine(t, 2, 2*pages)
 		s, err := e.NewSeq(1, pages)
 		if err != nil {
 			t.Fatal(err)
@@ -121,15 +122,15 @@ func TestGreedyHeadVerifies(t *testing.T) {
 // What needs logits says that there are none.
 func TestGreedyHeadHasNoLogits(t *testing.T) {
 	m := greedyTiny(t)
-	e, _ := m.engine(t, 1, 1)
+	e, _ := m.Engine(t, 1, 1)
 	s, err := e.NewSeq(0, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
 	const want = "the model was built with a greedy head: it gives tokens, no logits"
-	_, err1 := e.Prefill(s, prompt(3), 0, nil)
-	_, err2 := e.Force(t.Context(), s, prompt(3), 2, 0, 6, false, false)
-	_, _, err3 := e.Generate(t.Context(), s, engine.Request{Prompt: prompt(3), MaxNew: 1, Sampling: engine.Sampling{Temperature: 0.5}}, nil, nil)
+	_, err1 := e.Prefill(s, devicetest.Prompt(3), 0, nil)
+	_, err2 := e.Force(t.Context(), s, devicetest.Prompt(3), 2, 0, 6, false, false)
+	_, _, err3 := e.Generate(t.Context(), s, engine.Request{Prompt: devicetest.Prompt(3), MaxNew: 1, Sampling: engine.Sampling{Temperature: 0.5}}, nil, nil)
 	for i, err := range []error{err1, err2, err3} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%d: error %v, want %q", i, err, want)

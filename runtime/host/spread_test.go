@@ -6,6 +6,7 @@ import (
 
 	"github.com/kiln-project/kiln/codegen/plan"
 	"github.com/kiln-project/kiln/runtime/device"
+	"github.com/kiln-project/kiln/runtime/device/devicetest"
 )
 
 // poisoned is a device whose memory is full of a canary until it is written.
@@ -34,9 +35,9 @@ func (d *poisoned) Alloc(n int64) (device.Memory, error) {
 // touches a byte between the values.
 func TestSpread(t *testing.T) {
 	const n, pages = 70, 1
-	ids := prompt(n + 3)
-	run := func(m *tiny) ([]float32, *device.State) {
-		e, st := m.engine(t, 1, pages)
+	ids := devicetest.Prompt(n + 3)
+	run := func(m *devicetest.Tiny) ([]float32, *device.State) {
+		e, st := m.Engine(t, 1, pages)
 		s, err := e.NewSeq(0, pages)
 		if err != nil {
 			t.Fatal(err)
@@ -58,18 +59,18 @@ func TestSpread(t *testing.T) {
 	want, wantState := run(openTiny(t))
 
 	m := openTiny(t)
-	dev := &poisoned{Device: m.exec.Dev}
-	m.exec.Dev = dev
+	dev := &poisoned{Device: m.Exec.Dev}
+	m.Exec.Dev = dev
 	var plans []*plan.Plan
-	m.exec.Relay = func(p *plan.Plan) (*plan.Plan, error) {
+	m.Exec.Relay = func(p *plan.Plan) (*plan.Plan, error) {
 		spread, err := plan.Spread(p, 256)
 		plans = append(plans, spread)
 		return spread, err
 	}
 	got, state := run(m)
-	sameBits(t, "logits", want, got)
-	for _, v := range m.states {
-		if !bytes.Equal(poolBytes(t, wantState, v.Name), poolBytes(t, state, v.Name)) {
+	devicetest.SameBits(t, "logits", want, got)
+	for _, v := range m.States {
+		if !bytes.Equal(devicetest.PoolBytes(t, wantState, v.Name), devicetest.PoolBytes(t, state, v.Name)) {
 			t.Errorf("pool %s differs", v.Name)
 		}
 	}

@@ -3,6 +3,7 @@ package cli
 import (
 	"fmt"
 	"reflect"
+	"strings"
 
 	"github.com/kiln-project/kiln/codegen/bundle"
 	"github.com/kiln-project/kiln/models/dsv4"
@@ -37,7 +38,11 @@ func openBundle(f *flags, dev device, path string, c *dsv4.Config, o *dsv4.Optio
 			return nil, err
 		}
 		hint := fmt.Sprintf("kiln compile --model %s --target %s -o OTHER.kiln", f.text("model"), t.Name)
-		return nil, refuse(fmt.Errorf("%s was compiled for %v, device %s runs %s", path, b.Manifest.Targets, dev.name, t.Name), hint)
+		why := ""
+		if !strings.HasPrefix(dev.why, "given by ") {
+			why = ": " + dev.why
+		}
+		return nil, refuse(fmt.Errorf("%s was compiled for %v, device %s runs %s%s", path, b.Manifest.Targets, dev.name, t.Name, why), hint)
 	}
 	set := b.Manifest.Settings
 	differs := func(what string, have, want any) error {

@@ -44,10 +44,11 @@ type checkResult struct {
 }
 
 func runCheck(e *env, f *flags, args []string) error {
-	dev, err := checkDevice(f)
+	dev, err := checkDevice(e, f)
 	if err != nil {
 		return err
 	}
+	defer func() { dev.close() }() // an error of the check counts more
 	cfg, err := passConfig(f)
 	if err != nil {
 		return err
@@ -95,8 +96,8 @@ func concludeCheck(e *env, f *flags, args []string, res checkResult) error {
 }
 
 // checkDevice reads --device. On ref an op is its decomposition.
-func checkDevice(f *flags) (device, error) {
-	d, err := parseDevice(f, f.text("device"))
+func checkDevice(e *env, f *flags) (device, error) {
+	d, err := parseDevice(e, f, f.text("device"))
 	if err != nil {
 		return d, err
 	}

@@ -62,6 +62,17 @@ type env struct {
 	started time.Time
 }
 
+// variable is an environment variable that other programs define; kiln's own are
+// flags.
+func (e *env) variable(name string) string {
+	for _, kv := range slices.Backward(e.getenv) {
+		if v, ok := strings.CutPrefix(kv, name+"="); ok {
+			return v
+		}
+	}
+	return ""
+}
+
 // program is the name of this program in command lines that it prints: passes of a
 // program of one's own are in that program alone.
 var program = "kiln"

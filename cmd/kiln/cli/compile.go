@@ -241,9 +241,6 @@ func compileTargets(list string) ([]*target.Target, error) {
 		if err != nil {
 			return nil, usagef("--target gfx942,gfx950", "--target: %v", err)
 		}
-		if t.Kind == target.NVPTX {
-			return nil, refuse(fmt.Errorf("--target %s: models are not compiled for it yet", t.Name), "--target gfx950")
-		}
 		if slices.ContainsFunc(out, func(o *target.Target) bool { return o.Name == t.Name }) {
 			return nil, usagef("--target "+t.Name, "--target: %s is given twice", t.Name)
 		}

@@ -74,7 +74,7 @@ func TestBundle(t *testing.T) {
 		t.Errorf("ran %+v", r)
 	}
 	kiln(t, append(run, "--numerics", "unrounded")...).failed(t, exitRefused, "was compiled with numerics production, not unrounded", "--numerics unrounded")
-	kiln(t, append(run, "--device", "ref")...).failed(t, exitRefused, "--bundle runs on host")
+	kiln(t, append(run, "--device", "ref")...).failed(t, exitRefused, "--bundle runs on GPUs, host and emu")
 	kiln(t, append(run, "--model", modelFolder(t, map[string][]byte{"config.json": []byte(strings.Replace(string(readFile(t, tinyModel+"/config.json")), `"max_position_embeddings": 4096`, `"max_position_embeddings": 2048`, 1))}))...).
 		failed(t, exitRefused, "was compiled from another config.json")
 	part := filepath.Join(dir, "part.kiln")
@@ -248,7 +248,6 @@ func TestCompileRefuses(t *testing.T) {
 		{[]string{"--target", "gfx950:xnack+:xnack-"}, exitUsage, `feature "xnack" is given twice`},
 		{[]string{"--target", "x86-64-v3:xnack+"}, exitUsage, "x86-64-v3 takes no features"},
 		{[]string{"--target", "sm_90:xnack+"}, exitUsage, "sm_90 takes no features"},
-		{[]string{"--target", "sm_90"}, exitRefused, "models are not compiled for it yet"},
 		{[]string{"--code-object-version", "4"}, exitUsage, "--code-object-version 4: want one of 5,6"},
 		{[]string{"--code-object-version", "6"}, exitUsage, "--code-object-version: no target is an AMD GPU"},
 		{[]string{"--batch", "1,1"}, exitUsage, "distinct positive numbers"},

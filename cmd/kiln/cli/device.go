@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"runtime"
@@ -17,7 +18,7 @@ import (
 	"github.com/kiln-project/kiln/runtime/host"
 )
 
-// devices lists what --device takes.
+// devices lists what --device takes besides auto, hip[:N] and cuda[:N].
 var devices = []string{"host", "emu:gfx942", "emu:gfx950", "ref"}
 
 // defaultChip is the one that emu alone stands for.
@@ -25,50 +26,78 @@ const defaultChip = "gfx950"
 
 // device is what computes, and why that.
 type device struct {
-	name     string // as --device takes it: host, emu:CHIP, ref
-	chip     string // of emu; else ""
+	name     string     // as --device takes it: hip:N, cuda:N, host, emu:CHIP, ref
+	chip     string     // of emu; else ""
+	gpu      *gpuDevice // of hip and cuda
 	why      string
 	sanitize emu.Checks    // of emu
 	counters *countersFlag // of emu; nil: none
 }
 
-// parseDevice reads a value of --device.
-func parseDevice(f *flags, name string) (device, error) {
+// parseDevice reads a value of --device. A GPU is opened: one that is not there is
+// an error, and no other device takes its place.
+func parseDevice(e *env, f *flags, name string) (device, error) {
+	if kind, index, ok := parseGPU(name); ok {
+		g, _, err := openGPU(e, f, kind, index)
+		if err != nil {
+			var coded *codedError
+			if errors.As(err, &coded) {
+				return device{}, err
+			}
+			return device{}, &codedError{exitFailed, fmt.Errorf("%s %s: %w", f.origins("device"), name, err), "--device host"}
+		}
+		return g.device("given by " + f.origins("device")), nil
+	}
+	if name == "auto" {
+		return chooseAuto(e, f)
+	}
 	if name == "emu" {
 		name += ":" + defaultChip
 	}
 	if !slices.Contains(devices, name) {
-		return device{}, refuse(fmt.Errorf("%s %s: this version has %s", f.origins("device"), name, strings.Join(devices, ", ")), "--device host")
+		return device{}, refuse(fmt.Errorf("%s %s: this version has auto, hip:N, cuda:N, %s", f.origins("device"), name, strings.Join(devices, ", ")), "--device host")
 	}
 	_, chip, _ := strings.Cut(name, ":")
 	return device{name: name, chip: chip, why: "given by " + f.origins("device")}, nil
 }
 
-// chooseDevice reads --device, --bundle and what watches a device. Without them it is
-// the host's, and never silently another: ref is right for checks and too slow for the
-// rest, and what is emulated is no GPU.
-func chooseDevice(f *flags) (device, error) {
-	d := device{name: "host", why: "no GPU device in this version"}
-	if name := f.text("device"); name != "" {
-		var err error
-		if d, err = parseDevice(f, name); err != nil {
-			return device{}, err
+// chooseDevice reads --device, --bundle and what goes with a device. Without them, or
+// with auto, it is the first GPU, or the host: never silently, and never another. Ref
+// is right for checks and too slow for the rest, and what is emulated is no GPU.
+func chooseDevice(e *env, f *flags) (device, error) {
+	name := f.text("device")
+	if name == "ref" && f.text("bundle") != "" {
+		if !f.fromEnv["device"] { // a flag wins over a variable
+			return device{}, refuse(fmt.Errorf("--bundle runs on GPUs, host and emu, --device says %s", name), "leave --device out")
 		}
+		name = ""
 	}
-	if f.text("bundle") != "" && d.chip == "" {
-		if d.name == "ref" && !f.fromEnv["device"] { // a flag wins over a variable
-			return device{}, refuse(fmt.Errorf("--bundle runs on host and emu, --device says %s", d.name), "leave --device out")
-		}
-		d = device{name: "host", why: "given by " + f.origins("bundle")}
+	d, err := parseDevice(e, f, cmp.Or(name, "auto"))
+	if err == nil {
+		err = d.watch(f)
 	}
-	if err := d.watch(f); err != nil {
-		return device{}, err
+	if err != nil {
+		return device{}, errors.Join(err, d.close())
 	}
 	return d, nil
 }
 
-// watch reads --sanitize and --counters.
+// close closes a GPU that was chosen and is not in use.
+func (d device) close() error {
+	if d.gpu == nil {
+		return nil
+	}
+	return d.gpu.close()
+}
+
+// watch reads --sanitize and --counters, and refuses flags that go with another
+// device.
 func (d *device) watch(f *flags) error {
+	for _, name := range []string{"graph", "graph-build"} {
+		if f.given(name) && !f.fromEnv[name] && d.gpu == nil {
+			return refuse(fmt.Errorf("--%s: device %s has no graphs", name, d.name), "--device cuda")
+		}
+	}
 	for _, name := range []string{"sanitize", "counters"} {
 		if f.text(name) != "" && d.chip == "" {
 			return refuse(fmt.Errorf("%s: device %s cannot: only what is emulated can be watched", f.origins(name), d.name), "--device emu")
@@ -86,6 +115,9 @@ func (d *device) watch(f *flags) error {
 
 // target is what code for the device is compiled for.
 func (d device) target() (*target.Target, error) {
+	if d.gpu != nil {
+		return d.gpu.target()
+	}
 	if d.chip != "" {
 		return target.Lookup(d.chip)
 	}
@@ -103,6 +135,9 @@ func hostTarget() (*target.Target, error) {
 
 // runs are the targets of a bundle that the device executes, the best first.
 func (d device) runs(targets []string) ([]string, error) {
+	if d.gpu != nil {
+		return d.gpu.runs(targets)
+	}
 	if d.chip == "" {
 		runs, err := host.Targets()
 		if err != nil {
@@ -125,6 +160,9 @@ func (d device) runs(targets []string) ([]string, error) {
 
 // open opens the device.
 func (d device) open(e *env, f *flags) (rt.Device, error) {
+	if d.gpu != nil {
+		return d.gpu.open()
+	}
 	if d.chip == "" {
 		dev, err := host.Open()
 		if err != nil {
@@ -170,6 +208,9 @@ func emuLoader(e *env, f *flags) (emu.Loader, error) {
 
 // describe names the device with what it is made of.
 func (d device) describe() string {
+	if d.gpu != nil {
+		return fmt.Sprintf("%s (%s, %s, %s)", d.name, d.gpu.info.Name, d.gpu.info.Target, d.gpu.graphs)
+	}
 	what := "reference evaluator"
 	switch {
 	case d.chip != "":
@@ -192,6 +233,11 @@ func (d device) tell(p *progress) {
 		watched = ", with the sanitizers " + d.sanitize.String()
 	}
 	p.note("device: %s%s: %s", d.describe(), watched, d.why)
+	if d.gpu != nil {
+		for _, n := range d.gpu.notes {
+			p.note("device: %s", n)
+		}
+	}
 }
 
 // sanitized writes what sanitizers reported, and makes it a check that did not hold.

@@ -7,55 +7,143 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/kiln-project/kiln/runtime/device/devicetest"
 	"github.com/kiln-project/kiln/runtime/host"
 )
 
+// noGPU is why the host was chosen where drivers see no GPU.
+const noGPU = "no GPU (hip: no GPU; cuda: no GPU)"
+
+// drivers names fake driver libraries, with GPUs of some architectures.
+func drivers(t *testing.T, hip, cuda []string) []string {
+	t.Helper()
+	hipLib, cudaLib := devicetest.FakeDrivers(t, hip, cuda)
+	return []string{"--hip-lib", hipLib, "--cuda-lib", cudaLib}
+}
+
 func TestChooseDevice(t *testing.T) {
+	none := drivers(t, nil, nil)
 	for _, tc := range []struct {
 		name    string
 		args    []string
 		environ []string
 		want    [2]string // device and why; or "" and the error
 	}{
-		{"by itself", nil, nil, [2]string{"host", "no GPU device in this version"}},
-		{"empty", []string{"--device", ""}, []string{"KILN_DEVICE=ref"}, [2]string{"host", "no GPU device in this version"}},
+		{"by itself", nil, nil, [2]string{"host", noGPU}},
+		{"empty", []string{"--device", ""}, []string{"KILN_DEVICE=ref"}, [2]string{"host", noGPU}},
+		{"auto", []string{"--device", "auto"}, []string{"KILN_DEVICE=ref"}, [2]string{"host", noGPU}},
+		{"absent", []string{"--device", "cuda:1"}, nil, [2]string{"", "--device cuda:1: no device: CUDA 13.0 "}},
+		{"no number", []string{"--device", "cuda:x"}, nil, [2]string{"", "--device cuda:x: this version has auto, hip:N, cuda:N, host, emu:gfx942, emu:gfx950, ref"}},
+		{"graphs of the host", []string{"--device", "host", "--graph", "on"}, nil, [2]string{"", "--graph: device host has no graphs"}},
+		{"a variable for GPUs", []string{"--device", "host"}, []string{"KILN_GRAPH=on"}, [2]string{"host", "given by --device"}},
 		{"flag", []string{"--device", "ref"}, []string{"KILN_DEVICE=host"}, [2]string{"ref", "given by --device"}},
 		{"variable", nil, []string{"KILN_DEVICE=ref"}, [2]string{"ref", "given by KILN_DEVICE"}},
 		{"bundle", []string{"--bundle", "x.kiln"}, nil, [2]string{"host", "given by --bundle"}},
 		{"bundle over a variable", []string{"--bundle", "x.kiln"}, []string{"KILN_DEVICE=ref"}, [2]string{"host", "given by --bundle"}},
-		{"bundle and the same", []string{"--bundle", "x.kiln", "--device", "host"}, nil, [2]string{"host", "given by --bundle"}},
-		{"bundle against a flag", []string{"--bundle", "x.kiln", "--device", "ref"}, nil, [2]string{"", "--bundle runs on host and emu, --device says ref"}},
+		{"bundle and the same", []string{"--bundle", "x.kiln", "--device", "host"}, nil, [2]string{"host", "given by --device"}},
+		{"bundle against a flag", []string{"--bundle", "x.kiln", "--device", "ref"}, nil, [2]string{"", "--bundle runs on GPUs, host and emu, --device says ref"}},
 		{"emulated", []string{"--device", "emu"}, nil, [2]string{"emu:gfx950", "given by --device"}},
 		{"emulated chip", nil, []string{"KILN_DEVICE=emu:gfx942"}, [2]string{"emu:gfx942", "given by KILN_DEVICE"}},
 		{"bundle on an emulated chip", []string{"--bundle", "x.kiln", "--device", "emu"}, nil, [2]string{"emu:gfx950", "given by --device"}},
-		{"unknown chip", []string{"--device", "emu:gfx90a"}, nil, [2]string{"", "--device emu:gfx90a: this version has host, emu:gfx942, emu:gfx950, ref"}},
+		{"unknown chip", []string{"--device", "emu:gfx90a"}, nil, [2]string{"", "--device emu:gfx90a: this version has auto, hip:N, cuda:N, host, emu:gfx942, emu:gfx950, ref"}},
 		{"sanitizers of what is emulated", []string{"--device", "emu", "--sanitize", "memory,race"}, nil, [2]string{"emu:gfx950", "given by --device"}},
 		{"sanitizers of the host", []string{"--sanitize", "all"}, nil, [2]string{"", "--sanitize: device host cannot: only what is emulated can be watched"}},
 		{"counters of ref", []string{"--device", "ref"}, []string{"KILN_COUNTERS=text"}, [2]string{"", "KILN_COUNTERS: device ref cannot: only what is emulated can be watched"}},
-		{"unknown", []string{"--device", "abacus"}, nil, [2]string{"", "--device abacus: this version has host, emu:gfx942, emu:gfx950, ref"}},
+		{"unknown", []string{"--device", "abacus"}, nil, [2]string{"", "--device abacus: this version has auto, hip:N, cuda:N, host, emu:gfx942, emu:gfx950, ref"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			f, err := parsed("run", tc.args...)
+			f, err := parsed("run", append(tc.args, none...)...)
 			if err != nil {
 				t.Fatal(err)
 			}
 			if err := f.readEnvironment(tc.environ); err != nil {
 				t.Fatal(err)
 			}
-			d, err := chooseDevice(f)
+			d, err := chooseDevice(&env{}, f)
 			got := [2]string{d.name, d.why}
 			if err != nil {
 				var c *codedError
-				if !errors.As(err, &c) || c.code != exitRefused || c.hint == "" {
-					t.Errorf("error %v: want a refusal with a hint", err)
+				if !errors.As(err, &c) || c.hint == "" {
+					t.Errorf("error %v: want one with a hint", err)
 				}
-				got[1] = err.Error()
+				if got[1] = err.Error(); strings.HasPrefix(got[1], tc.want[1]) {
+					got[1] = tc.want[1]
+				}
 			}
 			if diff := cmp.Diff(tc.want, got); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}
 		})
 	}
+}
+
+// The first GPU is taken, of AMD before NVIDIA; the named one, or none.
+func TestChooseGPU(t *testing.T) {
+	both := drivers(t, []string{"gfx942:sramecc+:xnack-", "gfx950:sramecc+:xnack-"}, []string{"sm_90"})
+	onlyCUDA := drivers(t, nil, []string{"sm_100"})
+	old := drivers(t, []string{"gfx90a:sramecc+:xnack-"}, []string{"sm_80"})
+	for _, tc := range []struct {
+		drivers []string
+		args    []string
+		want    string // the line, or the error
+	}{
+		{both, nil, "hip:0 (AMD Instinct, gfx942:sramecc+:xnack-, graphs): the first GPU that was found"},
+		{both, []string{"--device", "hip:1", "--graph", "off"}, "hip:1 (AMD Instinct, gfx950:sramecc+:xnack-, no graphs): given by --device"},
+		{both, []string{"--device", "cuda", "--graph-build", "capture"}, "cuda:0 (NVIDIA, sm_90, captured graphs): given by --device"},
+		{both, []string{"--device", "cuda:1"}, "--device cuda:1: CUDA device 1 does not exist: there are 1, numbered from 0"},
+		{both, []string{"--graph", "maybe"}, `--graph "maybe": want one of auto, on, off`},
+		{onlyCUDA, nil, "cuda:0 (NVIDIA, sm_100, graphs): the first GPU that was found"},
+		{onlyCUDA, []string{"--device", "hip"}, "--device hip: no device: HIP "},
+		{old, nil, "host: no GPU (hip: device hip:0 (AMD Instinct) is gfx90a:sramecc+:xnack-, for which there is no target: have "},
+		{[]string{"--cuda-lib", "/nowhere/libcuda.so"}, nil, "--cuda-lib: no CUDA library could be loaded; tried /nowhere/libcuda.so "},
+	} {
+		f, err := parsed("run", append(tc.args, tc.drivers...)...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		d, err := chooseDevice(&env{}, f)
+		got := ""
+		switch {
+		case err != nil:
+			got = err.Error()
+		case d.gpu == nil:
+			got = d.name + ": " + d.why
+		default:
+			got = d.describe() + ": " + d.why
+			tg, err := d.target()
+			if err != nil || !strings.HasPrefix(d.gpu.info.Target, tg.Name) && tg.Name != "sm_90" {
+				t.Errorf("%v: target %v, error %v", tc.args, tg, err)
+			}
+			if err := d.gpu.close(); err != nil {
+				t.Error(err)
+			}
+		}
+		if !strings.HasPrefix(got, tc.want) {
+			t.Errorf("%v: %s, want %s", tc.args, got, tc.want)
+		}
+	}
+}
+
+// A bundle for a GPU runs on it without LLVM. Fakes compute zeros.
+func TestBundleOnGPU(t *testing.T) {
+	needLLVM(t)
+	dir := t.TempDir()
+	out := filepath.Join(dir, "tiny.kiln")
+	kiln(t, "compile", "--model", tinyModel, "--target", "sm_90,gfx942", "--batch", "1", "--prefill", "16", "--max-seq", "128", "--speculate", "0",
+		"--cache-dir", filepath.Join(dir, "cache"), "-o", out).ok(t)
+	kiln(t, "inspect", out).ok(t)
+	run := []string{"run", "--model", tinyModel, "--bundle", out, "--prompt-ids", "5", "--max-new-tokens", "1", "--llvm", dir}
+	for device, libs := range map[string][]string{
+		"cuda:0 (NVIDIA, sm_90, graphs)":                       drivers(t, nil, []string{"sm_90"}),
+		"hip:0 (AMD Instinct, gfx942:sramecc+:xnack-, graphs)": drivers(t, []string{"gfx942:sramecc+:xnack-"}, nil),
+	} {
+		got := kilnWith(t, chosen, "", append(run, libs...)...).ok(t)
+		if want := "device: " + device + ": the first GPU that was found\n"; !strings.HasPrefix(got.stderr, want) {
+			t.Errorf("standard error %q, want %q", got.stderr, want)
+		}
+	}
+	kilnWith(t, chosen, "", append(run, drivers(t, nil, nil)...)...).failed(t, exitRefused, "was compiled for [sm_90 gfx942], device host runs ", ": "+noGPU+"\n")
 }
 
 // chosen leaves the device to kiln.
@@ -67,9 +155,11 @@ func TestHostIsDefault(t *testing.T) {
 	dir := t.TempDir()
 	args := []string{"--model", tinyModel, "--cache-dir", filepath.Join(dir, "cache")}
 	run := append([]string{"run", "--prompt-ids", "0,303,222", "--max-new-tokens", "3"}, args...)
+	args = append(args, drivers(t, nil, nil)...)
+	run = append(run, args[len(args)-4:]...)
 	plain := kilnWith(t, chosen, "", run...).ok(t)
 	lines := strings.Split(plain.stderr, "\n")
-	if !strings.HasPrefix(lines[0], "device: host (x86-64-v") || !strings.HasSuffix(lines[0], "): no GPU device in this version") {
+	if !strings.HasPrefix(lines[0], "device: host (x86-64-v") || !strings.HasSuffix(lines[0], "): "+noGPU) {
 		t.Errorf("the first line is %q, want the device and why", lines[0])
 	}
 	if !strings.Contains(plain.stderr, "\nprompt: 3 ids\nhost (x86-64-v") {
@@ -94,7 +184,7 @@ func TestHostWithoutLLVM(t *testing.T) {
 	dir := t.TempDir()
 	run := []string{"run", "--model", tinyModel, "--prompt", "x", "--max-new-tokens", "1", "--llvm", dir}
 	const hint = "\n  try: make toolchain, or --device ref, which needs no LLVM\n"
-	kilnWith(t, chosen, "", run...).failed(t, exitFailed, "kiln: device host (no GPU device in this version): llvm: no usable LLVM found; "+dir, hint)
+	kilnWith(t, chosen, "", append(run, drivers(t, nil, nil)...)...).failed(t, exitFailed, "kiln: device host ("+noGPU+"): llvm: no usable LLVM found; "+dir, hint)
 	kiln(t, append(run, "--device", "host")...).failed(t, exitFailed, "kiln: device host (given by --device): llvm: ", hint)
 	kilnWith(t, chosen, "", "logits", "--model", tinyModel, "--ids", "1", "--prefill", "1", "--out", filepath.Join(dir, "x.safetensors"), "--llvm", dir).
 		failed(t, exitFailed, hint)

@@ -16,8 +16,8 @@ import (
 const inspectHelp = `Says what a compiler made of each kernel: registers, spills, LDS, scratch,
 occupancy, size of the code, matrix instructions; and where the places of the
 file that state the same fact disagree. FILE is an AMDGPU code object (.hsaco,
-.o), a clang offload bundle, an x86-64 shared object, or a bundle that compile
-wrote: then also its plans, and which ops and layers use each kernel.
+.o), a clang offload bundle, PTX text, an x86-64 shared object, or a bundle that
+compile wrote: then also its plans, and which ops and layers use each kernel.
 
 With --profile, what an emulated run of the bundle counted stands beside the floor
 times: kiln run --bundle B --device emu:gfx950 --counters C.json writes the file.
@@ -130,8 +130,8 @@ func runInspect(e *env, f *flags, args []string) error {
 			return err
 		}
 	}
-	if f.boolean("asm") && file.Kind == object.KindHost {
-		return refuse(fmt.Errorf("%s: --asm disassembles AMDGPU code only", args[0]), "objdump -d "+args[0])
+	if f.boolean("asm") && len(file.Objects()) == 0 {
+		return refuse(fmt.Errorf("%s: --asm disassembles AMDGPU code only", args[0]), asmHint(file.Kind, args[0]))
 	}
 	if len(file.Objects()) > 0 {
 		if err := in.disassemble(e, f, file); err != nil {
@@ -172,6 +172,9 @@ func newInspection(path string, file *object.File) *inspection {
 		in.Undefined = append(in.Undefined, o.Undefined...)
 		in.madeBy(o.Comments)
 	}
+	if file.PTX != nil {
+		in.addPTX(file.PTX)
+	}
 	if h := file.Host; h != nil {
 		target := "x86-64"
 		in.Target = &target
@@ -182,6 +185,40 @@ func newInspection(path string, file *object.File) *inspection {
 		in.madeBy(h.Comments)
 	}
 	return in
+}
+
+// asmHint is how to see instructions that --asm does not show.
+func asmHint(k object.Kind, path string) string {
+	if k == object.KindPTX {
+		return "cat " + path
+	}
+	return "objdump -d " + path
+}
+
+// addPTX adds what PTX text says. Registers are up to the driver's compiler.
+func (in *inspection) addPTX(p *object.PTX) {
+	in.Target = &p.Target
+	in.MadeBy = append(in.MadeBy, "PTX "+p.Version)
+	in.Undefined = append(in.Undefined, p.Undefined...)
+	for _, e := range p.Entries {
+		r := kernelRow{Name: e.Name, Target: p.Target, LDSBytes: &e.Shared, ScratchBytes: &e.Local, Args: []argRow{}}
+		if e.Block > 0 {
+			r.RequiredWorkgroup = []int{e.Block, 1, 1}
+		}
+		end := 0
+		for _, a := range e.Params {
+			kind, space := "by_value", (*string)(nil)
+			if a.Pointer {
+				kind, space = "global_buffer", ptrTo("global")
+			}
+			at := (end + a.Bytes - 1) / a.Bytes * a.Bytes
+			r.Args = append(r.Args, argRow{Offset: at, Size: a.Bytes, ValueKind: kind, AddressSpace: space})
+			end = at + a.Bytes
+		}
+		r.KernargBytes = &end
+		in.Kernels = append(in.Kernels, r)
+	}
+	in.Notes = append(in.Notes, "PTX is text: the driver's compiler allocates registers, so that registers, spills and occupancy are not known")
 }
 
 func (in *inspection) madeBy(comments []string) {

@@ -154,12 +154,12 @@ func (in *bundleInspection) add(e *env, f *flags, b *bundle.Bundle, path, name s
 			return err
 		}
 		of := newInspection(path, file)
-		if file.Kind != object.KindHost {
+		if len(file.Objects()) > 0 {
 			if err := of.disassemble(e, f, file); err != nil {
 				return err
 			}
 		} else if f.boolean("asm") {
-			return refuse(fmt.Errorf("--asm disassembles AMDGPU code only, not %s", name), "objdump -d "+filepath.Join(path, name, "kernels.so"))
+			return refuse(fmt.Errorf("--asm disassembles AMDGPU code only, not %s", name), asmHint(file.Kind, filepath.Join(path, name, bundle.ObjectName(name))))
 		}
 		for _, k := range of.Kernels {
 			resources[k.Name] = k

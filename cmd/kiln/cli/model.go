@@ -72,10 +72,20 @@ const (
 // openModel reads a model's folder for the device that is chosen. The placer
 // that it returns makes the session's engine.
 func openModel(e *env, f *flags, taps bool, need heads, progress *progress) (*session, placer, error) {
-	dev, err := chooseDevice(f)
+	dev, err := chooseDevice(e, f)
 	if err != nil {
 		return nil, nil, err
 	}
+	s, place, err := openModelOn(e, f, dev, taps, need, progress)
+	if err != nil {
+		return nil, nil, errors.Join(err, dev.close())
+	}
+	closed := s.close
+	s.close = func() error { return errors.Join(closed(), dev.close()) }
+	return s, place, nil
+}
+
+func openModelOn(e *env, f *flags, dev device, taps bool, need heads, progress *progress) (*session, placer, error) {
 	o, err := options(f, taps)
 	if err != nil {
 		return nil, nil, err

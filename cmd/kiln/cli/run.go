@@ -24,6 +24,11 @@ tokens, tokens per second, time to the first token, peak memory.
 On emu, GPU code is compiled for gfx950 (emu, emu:gfx950) or gfx942 and executed by
 an emulator on this CPU: docs/emulator.md. --sanitize and --counters watch it.
 
+Devices: hip and cuda are GPUs of AMD and NVIDIA, host is native code for this CPU,
+emu is GPU code, emulated, and ref the evaluator. auto takes the first of hip, cuda
+and host that is there. On GPUs a step is replayed as a graph, --graph off launches
+kernel by kernel. With --bundle neither LLVM nor Go is needed.
+
 Generation stops at the end-of-sentence token, which is kept in the ids and left
 out of the text; with --ignore-eos it goes on to --max-new-tokens.`
 

@@ -215,6 +215,25 @@ func (s *Suite) Greedy(name string, n int) (Greedy, error) {
 	return s.generate(s.cases[i], n)
 }
 
+// Continue generates n tokens after the first ones of a case's prompt. They are no
+// reference's: it is for tests that need launches of other sizes.
+func (s *Suite) Continue(name string, prompt, n int) error {
+	i := slices.IndexFunc(s.cases, func(c caseInfo) bool { return c.Name == name })
+	if i < 0 || prompt < 1 || prompt > s.cases[i].Prefill {
+		return fmt.Errorf("no case %q with %d tokens in its prompt", name, prompt)
+	}
+	ids, err := s.e2e.i32s(name + ".greedy.ids")
+	if err != nil {
+		return err
+	}
+	e, seq, err := s.engine(prompt + n)
+	if err != nil {
+		return err
+	}
+	_, _, err = e.Generate(context.Background(), seq, engine.Request{Prompt: ids[:prompt], MaxNew: n}, nil, func(int32) error { return nil })
+	return err
+}
+
 func (s *Suite) generate(c caseInfo, n int) (Greedy, error) {
 	ids, err := s.e2e.i32s(c.Name + ".greedy.ids")
 	if err != nil {

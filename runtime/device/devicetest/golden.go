@@ -20,6 +20,7 @@ type Variant struct {
 	Disable  []string                // kernel forms
 	Lowered  func(*plan.Module)      // hears of every unit; may be nil
 	Only     func(check string) bool // nil: all checks
+	Compile  Compile                 // nil: the compiler's own
 }
 
 // Suite opens the golden suite of the tiny checkpoint over a device.
@@ -38,7 +39,7 @@ func Suite(t testing.TB, c *codegen.Compiler, open Opener, v Variant) *golden.Su
 			if err != nil {
 				return nil, err
 			}
-			x.Config, x.Disable, x.Lowered = v.Passes, disable, v.Lowered
+			x.Config, x.Disable, x.Lowered, x.Compile = v.Passes, disable, v.Lowered, v.Compile
 			return x, nil
 		},
 	})

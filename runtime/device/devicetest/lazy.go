@@ -17,6 +17,9 @@ import (
 	"github.com/kiln-project/kiln/runtime/engine"
 )
 
+// Compile makes the code of a unit.
+type Compile func(context.Context, *codegen.Unit) (*codegen.Compiled, error)
+
 // Opener opens a device for one test.
 type Opener func(*codegen.Compiler) (device.Device, error)
 
@@ -44,6 +47,7 @@ type Lazy struct {
 	Disable map[string]bool
 	Lowered func(*plan.Module)                   // hears of every unit; may be nil
 	Relay   func(*plan.Plan) (*plan.Plan, error) // another layout of the arena; may be nil
+	Compile Compile                              // nil: the compiler's own
 
 	t        testing.TB // its end unloads the libraries and frees the memory
 	entries  map[string]*ir.Graph
@@ -108,7 +112,11 @@ func (x *Lazy) program(entry string, bind map[string]int) (*device.Program, erro
 	if x.Lowered != nil {
 		x.Lowered(u.Module)
 	}
-	out, err := x.compiler.Compile(context.Background(), u)
+	compile := x.Compile
+	if compile == nil {
+		compile = x.compiler.Compile
+	}
+	out, err := compile(context.Background(), u)
 	if err != nil {
 		return nil, err
 	}

@@ -155,7 +155,7 @@ func (c *callbacks) CuModuleLoadDataEx(to, image, count, names, values uintptr) 
 
 var (
 	ptxEntry = regexp.MustCompile(`\.entry\s+(\w+)\s*\(([^)]*)\)`)
-	ptxParam = regexp.MustCompile(`^\.param\s+\.([a-z])([0-9]+)\s+\w+$`)
+	ptxParam = regexp.MustCompile(`^\.param\s+\.([a-z])([0-9]+)(?:\s+\.ptr\s+\.global\s+\.align\s+[0-9]+)?\s+\w+$`)
 )
 
 // parsePTX reads the signatures of the kernels in PTX text.

@@ -61,6 +61,15 @@ func (l *Launch) Memory(address uint64, n int64) ([]byte, error) {
 	return nil, fmt.Errorf("kernel %s: no memory of %d bytes at address 0x%x", l.Kernel.Name, n, address)
 }
 
+// Blocks are all allocations, of every device and of the host, at their addresses.
+func (l *Launch) Blocks() [][]byte {
+	var list [][]byte
+	for _, base := range sortedKeys(l.fake.blocks) {
+		list = append(list, l.fake.blocks[base].bytes)
+	}
+	return list
+}
+
 // Fault is what goes wrong at a call.
 type Fault struct {
 	Call string // a C function

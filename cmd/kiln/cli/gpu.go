@@ -1,0 +1,287 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/kiln-project/kiln/codegen/bundle"
+	"github.com/kiln-project/kiln/codegen/object"
+	"github.com/kiln-project/kiln/codegen/target"
+	"github.com/kiln-project/kiln/runtime/cuda"
+	rt "github.com/kiln-project/kiln/runtime/device"
+	"github.com/kiln-project/kiln/runtime/hip"
+)
+
+// gpuKinds are the vendors' devices, in the order in which auto looks for one.
+var gpuKinds = []string{"hip", "cuda"}
+
+// gpuDevice is a GPU that plans run on.
+type gpuDevice struct {
+	kind   string // of gpuKinds
+	index  int
+	info   cuda.Info // hip.Info is the same
+	graphs string    // how launches reach it, for people
+	notes  []string  // what is to be known of it, one line each
+
+	reopen func() (*cuda.PlanDevice, error) // hip.PlanDevice is the same
+	opened *cuda.PlanDevice                 // since it was chosen; nil once it is taken
+}
+
+// parseGPU reads hip[:N] and cuda[:N].
+func parseGPU(name string) (kind string, index int, ok bool) {
+	kind, number, found := strings.Cut(name, ":")
+	if !slices.Contains(gpuKinds, kind) {
+		return "", 0, false
+	}
+	if !found {
+		return kind, 0, true
+	}
+	n, err := strconv.Atoi(number)
+	return kind, n, err == nil && n >= 0 && strconv.Itoa(n) == number
+}
+
+// graphOptions reads --graph and --graph-build.
+func graphOptions(f *flags) (cuda.PlanOptions, error) {
+	var o cuda.PlanOptions
+	var err error
+	if o.Graph, err = cuda.ParseGraph(f.text("graph")); err != nil {
+		return o, usagef("--graph auto", "%s %w", f.origins("graph"), err)
+	}
+	if o.Build, err = cuda.ParseBuild(f.text("graph-build")); err != nil {
+		return o, usagef("--graph-build explicit", "%s %w", f.origins("graph-build"), err)
+	}
+	return o, nil
+}
+
+// openGPU opens a GPU. absent says that there is none, or no library of the vendor's
+// where nobody named one.
+func openGPU(e *env, f *flags, kind string, index int) (g *gpuDevice, absent bool, err error) {
+	o, err := graphOptions(f)
+	if err != nil {
+		return nil, false, err
+	}
+	g = &gpuDevice{kind: kind, index: index}
+	named := f.text(kind + "-lib")
+	if kind == "hip" {
+		err = g.openHIP(e, f, hip.Options{Library: named, Root: e.variable("ROCM_PATH")}, o)
+	} else {
+		err = g.openCUDA(cuda.Options{Library: named}, o)
+	}
+	if err != nil {
+		var none *cuda.NotFoundError
+		return nil, errors.Is(err, cuda.ErrNoDevice) || named == "" && errors.As(err, &none), err
+	}
+	g.info = g.opened.Info()
+	g.notes = append(g.notes, g.info.Problems...)
+	g.graphs = "no graphs"
+	if o := g.opened.Options(); g.opened.Graphs() {
+		g.graphs = "graphs"
+		if o.Build == "capture" {
+			g.graphs = "captured graphs"
+		}
+	}
+	return g, false, nil
+}
+
+func (g *gpuDevice) openCUDA(from cuda.Options, o cuda.PlanOptions) error {
+	lib, err := cuda.Open(from)
+	if err != nil {
+		return err
+	}
+	g.reopen = func() (*cuda.PlanDevice, error) {
+		d, err := lib.OpenDevice(g.index)
+		if err != nil {
+			return nil, err
+		}
+		return cuda.OpenForPlans(d, o)
+	}
+	g.opened, err = g.reopen()
+	return err
+}
+
+func (g *gpuDevice) openHIP(e *env, f *flags, from hip.Options, o hip.PlanOptions) error {
+	lib, err := hip.Open(from)
+	if err != nil {
+		return err
+	}
+	version, err := lib.Version()
+	if err != nil {
+		return err
+	}
+	root := from.Root
+	if root == "" {
+		root = "/opt/rocm"
+	}
+	infoFile := filepath.Join(root, ".info", "version")
+	if _, err := os.Stat(infoFile); errors.Is(err, fs.ErrNotExist) {
+		infoFile = ""
+	}
+	release, note, err := hip.ReleaseOf(version, infoFile)
+	if err != nil {
+		return err
+	}
+	if note != "" {
+		g.notes = append(g.notes, note)
+	}
+	warning, err := hip.OverrideWarning(e.variable("HSA_OVERRIDE_GFX_VERSION"), os.DirFS("/sys/class/kfd/kfd/topology"))
+	if err != nil {
+		return err
+	}
+	if warning != "" {
+		g.notes = append(g.notes, warning)
+	}
+	var overrides []string
+	if f.given("graph-build") {
+		overrides = append(overrides, "--graph-build "+string(o.Build))
+	}
+	d, err := lib.OpenDevice(g.index)
+	if err != nil {
+		return err
+	}
+	chip, _, _ := strings.Cut(d.Info().Target, ":")
+	a, err := hip.Assess(release, chip, overrides...)
+	if err != nil {
+		return errors.Join(err, d.Close())
+	}
+	g.notes = append(g.notes, a.Lines()...)
+	g.reopen = func() (*cuda.PlanDevice, error) {
+		d, err := lib.OpenDevice(g.index)
+		if err != nil {
+			return nil, err
+		}
+		return hip.OpenForPlans(d, a, o)
+	}
+	g.opened, err = hip.OpenForPlans(d, a, o)
+	return err
+}
+
+// open takes the device that was opened when it was chosen, or opens it again.
+func (g *gpuDevice) open() (rt.Device, error) {
+	if d := g.opened; d != nil {
+		g.opened = nil
+		return d, nil
+	}
+	return g.reopen()
+}
+
+// close closes the device unless it was taken.
+func (g *gpuDevice) close() error {
+	if g.opened == nil {
+		return nil
+	}
+	d := g.opened
+	g.opened = nil
+	return d.Close()
+}
+
+// runs are those of some targets that the GPU executes, the best first.
+func (g *gpuDevice) runs(targets []string) ([]string, error) {
+	if g.kind == "cuda" {
+		return cuda.Runs(g.info.Target, targets), nil
+	}
+	id, err := object.ParseDevice(g.info.Target)
+	if err != nil {
+		return nil, err
+	}
+	var runs []string
+	for _, t := range targets {
+		if code, err := object.ParseTargetID(t); err == nil && code.RunsOn(id) {
+			runs = append(runs, t)
+		}
+	}
+	return runs, nil
+}
+
+// target is the best row of the target table that the GPU executes.
+func (g *gpuDevice) target() (*target.Target, error) {
+	var rows []string
+	for _, t := range target.Table {
+		rows = append(rows, t.Name)
+	}
+	runs, err := g.runs(rows)
+	if err != nil {
+		return nil, err
+	}
+	if len(runs) == 0 {
+		return nil, refuse(fmt.Errorf("device %s:%d (%s) is %s, for which there is no target: have %s", g.kind, g.index, g.info.Name, g.info.Target, strings.Join(rows, ", ")), "--device host")
+	}
+	return target.Lookup(runs[0])
+}
+
+// device is the GPU as a device of the command line.
+func (g *gpuDevice) device(why string) device {
+	return device{name: fmt.Sprintf("%s:%d", g.kind, g.index), gpu: g, why: why}
+}
+
+// chooseAuto takes the first GPU that can run what is asked for, else the host. What
+// it does not take it says.
+func chooseAuto(e *env, f *flags) (device, error) {
+	var targets []string // of the bundle
+	if path := f.text("bundle"); path != "" {
+		b, err := bundle.ReadManifest(path)
+		switch {
+		case err != nil: // who opens the bundle says so
+		case !slices.ContainsFunc(b.Manifest.Targets, isGPUTarget):
+		default:
+			targets = b.Manifest.Targets
+		}
+		if targets == nil { // no code for a GPU
+			return device{name: "host", why: "given by " + f.origins("bundle")}, nil
+		}
+	}
+	var not []string
+	for _, kind := range gpuKinds {
+		g, absent, err := openGPU(e, f, kind, 0)
+		var usage *codedError
+		switch {
+		case errors.As(err, &usage):
+			return device{}, err
+		case absent && errors.Is(err, cuda.ErrNoDevice):
+			not = append(not, kind+": no GPU")
+			continue
+		case absent:
+			not = append(not, kind+": no library")
+			continue
+		case err != nil && f.text(kind+"-lib") != "": // what was named must work
+			return device{}, fmt.Errorf("%s: %w", f.origins(kind+"-lib"), err)
+		case err != nil:
+			not = append(not, fmt.Sprintf("%s: %v", kind, err))
+			continue
+		}
+		why := g.unfit(targets)
+		if why == "" {
+			return g.device("the first GPU that was found"), nil
+		}
+		not = append(not, kind+": "+why)
+		if err := g.close(); err != nil {
+			return device{}, err
+		}
+	}
+	return device{name: "host", why: "no GPU (" + strings.Join(not, "; ") + ")"}, nil
+}
+
+// unfit says why the GPU cannot run a bundle of some targets, or of none in
+// particular; "" if it can.
+func (g *gpuDevice) unfit(targets []string) string {
+	if _, err := g.target(); err != nil {
+		return err.Error()
+	}
+	if targets == nil {
+		return ""
+	}
+	if runs, err := g.runs(targets); err != nil || len(runs) == 0 {
+		return fmt.Sprintf("%s runs none of the bundle's targets %s", g.info.Target, strings.Join(targets, ", "))
+	}
+	return ""
+}
+
+func isGPUTarget(name string) bool {
+	t, err := target.Lookup(name)
+	return err == nil && t.GPU()
+}

@@ -1,0 +1,84 @@
+package cuda
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/kiln-project/kiln/codegen/object"
+	"github.com/kiln-project/kiln/runtime/internal/driver"
+	"github.com/kiln-project/kiln/runtime/internal/gpu"
+)
+
+// What runs plans on a GPU: see package gpu.
+type (
+	PlanDevice  = gpu.Device
+	PlanOptions = gpu.Options
+)
+
+// ParseGraph and ParseBuild read options of PlanOptions; "" is the default.
+var (
+	ParseGraph = gpu.ParseGraph
+	ParseBuild = gpu.ParseBuild
+)
+
+// OpenForPlans makes an open GPU a device of plans, which closes it; it is closed
+// also when this fails.
+func OpenForPlans(d *Device, o PlanOptions) (*PlanDevice, error) {
+	return gpu.New(d, gpu.Vendor{Name: "cuda", Chip: d.Info().Target, Load: loadKernels}, o)
+}
+
+// loadKernels loads PTX text and finds kernels in it. What they take is read from
+// the text: the driver does not tell.
+func loadKernels(d *driver.Device, ptx []byte, names []string) (*driver.Module, []gpu.Kernel, error) {
+	const label = "kernels.ptx"
+	text, err := object.ReadPTX(ptx)
+	if err != nil {
+		return nil, nil, fmt.Errorf("module %s: %w: %w", label, ErrWrongImage, err)
+	}
+	if len(text.Undefined) > 0 {
+		return nil, nil, fmt.Errorf("module %s: %w: undefined %s", label, ErrWrongImage, strings.Join(text.Undefined, ", "))
+	}
+	m, err := Load(d, label, ptx)
+	if err != nil {
+		return nil, nil, err
+	}
+	kernels := make([]gpu.Kernel, len(names))
+	for i, name := range names {
+		if kernels[i], err = findKernel(m, text, name); err != nil {
+			return nil, nil, errors.Join(fmt.Errorf("module %s: %w", label, err), m.Close())
+		}
+	}
+	return m, kernels, nil
+}
+
+func findKernel(m *Module, text *object.PTX, name string) (gpu.Kernel, error) {
+	e, err := text.Entry(name)
+	if err != nil {
+		return gpu.Kernel{}, err
+	}
+	k := gpu.Kernel{Block: e.Block}
+	end := 0
+	for _, p := range e.Params { // each aligned to its size (PTX ISA, "Kernel Function Parameters")
+		at := (end + p.Bytes - 1) / p.Bytes * p.Bytes
+		k.Params = append(k.Params, Param{Offset: at, Size: p.Bytes})
+		end = at + p.Bytes
+	}
+	k.Function, err = m.Function(name)
+	return k, err
+}
+
+// Runs lists which of some targets a device executes, the one with the most of its
+// instructions first. Code for one compute capability runs on newer ones.
+func Runs(device string, targets []string) []string {
+	number := func(t string) (n int) {
+		if _, err := fmt.Sscanf(t, "sm_%d", &n); err != nil {
+			return 0
+		}
+		return n
+	}
+	runs := slices.DeleteFunc(slices.Clone(targets), func(t string) bool { return number(t) == 0 || number(t) > number(device) })
+	slices.SortStableFunc(runs, func(a, b string) int { return number(b) - number(a) })
+	return runs
+}

@@ -1,0 +1,281 @@
+package devicetest
+
+import (
+	"context"
+	"slices"
+	"testing"
+
+	"github.com/kiln-project/kiln/codegen"
+	"github.com/kiln-project/kiln/codegen/bundle"
+	"github.com/kiln-project/kiln/codegen/plan"
+	"github.com/kiln-project/kiln/codegen/target"
+	"github.com/kiln-project/kiln/ir"
+	"github.com/kiln-project/kiln/ir/eval"
+	"github.com/kiln-project/kiln/models/dsv4"
+	"github.com/kiln-project/kiln/passes"
+	"github.com/kiln-project/kiln/runtime/device"
+	"github.com/kiln-project/kiln/runtime/engine"
+	"github.com/kiln-project/kiln/runtime/weights"
+)
+
+// Bundle is a compiled model with its weights, for one target.
+type Bundle struct {
+	Code    *bundle.Code
+	Layout  engine.Layout
+	Rings   int // requests at a time
+	Pages   int // of one request
+	MaxSeq  int
+	Batches []int // that decode is compiled for, ascending
+	weights eval.WeightSource
+}
+
+// OpenBundle reads a bundle's code for a target, and the checkpoint in a folder.
+func OpenBundle(t testing.TB, path, target, model string) *Bundle {
+	t.Helper()
+	b, err := openBundle(t, path, target, model)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func openBundle(t testing.TB, path, target, model string) (*Bundle, error) {
+	b, err := bundle.ReadManifest(path)
+	if err != nil {
+		return nil, err
+	}
+	code, err := b.ReadCode(path, target)
+	if err != nil {
+		return nil, err
+	}
+	return newBundle(t, code, b.Manifest.Settings, model)
+}
+
+// BuildBundle compiles decode steps of a model for a target, without a folder.
+func BuildBundle(t testing.TB, c *codegen.Compiler, tg *target.Target, model string, maxSeq int, batches ...int) *Bundle {
+	t.Helper()
+	b, err := buildBundle(t, c, tg, model, maxSeq, batches)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func buildBundle(t testing.TB, c *codegen.Compiler, tg *target.Target, model string, maxSeq int, batches []int) (*Bundle, error) {
+	set := bundle.Settings{Numerics: string(dsv4.Production), Batch: batches, MaxSeq: maxSeq}
+	g, layout, err := decodeGraph(set, model)
+	if err != nil {
+		return nil, err
+	}
+	m := &passes.Module{Entries: []*ir.Graph{g}, Target: tg.ForPasses()}
+	if err := passes.Run(m); err != nil {
+		return nil, err
+	}
+	rings, pages := slices.Max(batches), layout.Pages(maxSeq)
+	var buckets []passes.Bucket
+	for _, n := range batches {
+		buckets = append(buckets, passes.Bucket{Entry: "decode", Bind: map[string]int{"B": n, "R": rings, "P": pages, "N": rings * pages}})
+	}
+	files, _, err := c.Build(context.Background(), tg, m, buckets, codegen.Emit{})
+	if err != nil {
+		return nil, err
+	}
+	code, err := files.Decode(tg.Name)
+	if err != nil {
+		return nil, err
+	}
+	return newBundle(t, code, set, model)
+}
+
+func decodeGraph(set bundle.Settings, model string) (*ir.Graph, engine.Layout, error) {
+	cfg, err := dsv4.LoadConfig(model)
+	if err != nil {
+		return nil, engine.Layout{}, err
+	}
+	o := dsv4.DefaultOptions()
+	o.Numerics, o.Taps, o.Greedy, o.MaxDraft = dsv4.Numerics(set.Numerics), set.Taps, set.Greedy, set.Speculate
+	g, err := dsv4.Build(cfg, dsv4.Decode, o)
+	if err != nil {
+		return nil, engine.Layout{}, err
+	}
+	layout, err := engine.LayoutOf(g)
+	return g, layout, err
+}
+
+func newBundle(t testing.TB, code *bundle.Code, set bundle.Settings, model string) (*Bundle, error) {
+	_, layout, err := decodeGraph(set, model)
+	if err != nil {
+		return nil, err
+	}
+	pack, err := code.PackGraph()
+	if err != nil {
+		return nil, err
+	}
+	file, err := weights.Open(model)
+	if err != nil {
+		return nil, err
+	}
+	t.Cleanup(func() { file.Close() })
+	w, err := engine.BindPack(pack, engine.CheckpointSource{File: file})
+	if err != nil {
+		return nil, err
+	}
+	p := code.Module.Plans[0]
+	return &Bundle{
+		Code: code, Layout: layout, Rings: p.Symbol("R"), Pages: p.Symbol("P"), MaxSeq: set.MaxSeq, Batches: set.Batch, weights: w,
+	}, nil
+}
+
+// Runner runs a bundle on a device, with one state.
+type Runner struct {
+	*engine.Engine
+	Bundle *Bundle
+	Exec   *device.Executor
+	State  *device.State // of the main entries
+	states []*device.State
+	tap    *tap
+}
+
+// Start loads a bundle on a device, which is closed with it.
+func (b *Bundle) Start(t testing.TB, dev device.Device) *Runner {
+	t.Helper()
+	r := &Runner{Bundle: b, tap: &tap{Device: dev}}
+	var err error
+	if r.Exec, err = device.NewExecutor(r.tap, b.Code.Object, b.Code.Module, b.weights); err != nil {
+		t.Fatal(err)
+	}
+	r.tap.keeps = true
+	if r.Engine, err = engine.New(&kept{r.Exec, r}, b.Layout, b.Rings, b.Rings*b.Pages); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// Close closes the states, the executor and its device.
+func (r *Runner) Close(t testing.TB) {
+	t.Helper()
+	for _, s := range r.states {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := r.Exec.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// Again runs the last plan n times more with the same inputs, which lie in memory that
+// a run uses for other values too, and waits for the device; how many launches one run
+// has is the result.
+func (r *Runner) Again(t testing.TB, n int) int {
+	t.Helper()
+	inputs := r.tap.last.inputs
+	for range n {
+		for _, in := range inputs {
+			if err := in.to.Memory.Write(in.offset, in.bytes); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := r.tap.last.Sequence.Run(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := r.tap.Sync(); err != nil {
+		t.Fatal(err)
+	}
+	return r.tap.last.launches
+}
+
+// kept keeps the states.
+type kept struct {
+	*device.Executor
+	r *Runner
+}
+
+func (k *kept) NewState(entry string, bind map[string]int) (engine.State, error) {
+	st, err := k.Executor.NewState(entry, bind)
+	if s, ok := st.(*device.State); ok && err == nil {
+		k.r.states = append(k.r.states, s)
+		if entry == "decode" {
+			k.r.State = s
+		}
+	}
+	return st, err
+}
+
+// tap is a device that remembers what ran last, and what was written for it.
+type tap struct {
+	device.Device
+	last    *tapped
+	keeps   bool // writes are remembered: the weights have been written
+	written []written
+}
+
+// written is a write to memory.
+type written struct {
+	to     *tappedMemory
+	offset int64
+	bytes  []byte
+}
+
+type tappedMemory struct {
+	device.Memory
+	tap *tap
+}
+
+type tapLibrary struct {
+	device.Library
+	tap *tap
+}
+
+type tapped struct {
+	device.Sequence
+	tap      *tap
+	launches int
+	inputs   []written // of the last run
+}
+
+func (d *tap) Alloc(bytes int64) (device.Memory, error) {
+	m, err := d.Device.Alloc(bytes)
+	if err != nil {
+		return nil, err
+	}
+	return &tappedMemory{m, d}, nil
+}
+
+func (m *tappedMemory) Write(offset int64, src []byte) error {
+	if m.tap.keeps {
+		m.tap.written = append(m.tap.written, written{m, offset, slices.Clone(src)})
+	}
+	return m.Memory.Write(offset, src)
+}
+
+func (d *tap) Load(code []byte, kernels []string) (device.Library, error) {
+	l, err := d.Device.Load(code, kernels)
+	if err != nil {
+		return nil, err
+	}
+	return &tapLibrary{l, d}, nil
+}
+
+func (l *tapLibrary) Prepare(launches []device.Launch) (device.Sequence, error) {
+	s, err := l.Library.Prepare(launches)
+	if err != nil {
+		return nil, err
+	}
+	return &tapped{Sequence: s, tap: l.tap, launches: len(launches)}, nil
+}
+
+func (s *tapped) Run() error {
+	s.tap.last, s.inputs, s.tap.written = s, s.tap.written, nil
+	return s.Sequence.Run()
+}
+
+// pools are the names of a module's states.
+func pools(m *plan.Module) []string {
+	var names []string
+	for _, s := range m.States {
+		names = append(names, s.Name)
+	}
+	return names
+}

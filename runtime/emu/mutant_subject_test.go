@@ -1,0 +1,408 @@
+package emu
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"unsafe"
+
+	"github.com/kiln-project/kiln/codegen"
+	"github.com/kiln-project/kiln/codegen/plan"
+	"github.com/kiln-project/kiln/models/dsv4"
+	"github.com/kiln-project/kiln/runtime/device"
+	"github.com/kiln-project/kiln/runtime/device/devicetest"
+	"github.com/kiln-project/kiln/runtime/weights"
+)
+
+// subject is a kernel of which mutants are made, with launches whose results are known.
+type subject struct {
+	name     string // chip, kernel form or "triton", symbol
+	form     string
+	k        *Kernel
+	launches []*replay // the shortest first
+	executed []uint64  // of each instruction, how often, by all launches
+}
+
+// replay is a launch with memory of its own, which can be repeated.
+type replay struct {
+	launch       Launch
+	blocks       []*block
+	buffers      []Buffer // for sanitizers
+	instructions uint64
+}
+
+// block is memory of a replay, with what it holds before and after the unmutated
+// launch.
+type block struct {
+	now, before, after []byte
+	readOnly           bool
+}
+
+// budget is a context that ends after so many looks: a launch looks after a fixed
+// number of instructions, so the mutants that do not end are the same ones each time.
+type budget struct {
+	context.Context
+	left int
+}
+
+var errBudget = errors.New("many more instructions than the kernel needs")
+
+func (b *budget) Err() error {
+	if b.left--; b.left < 0 {
+		return errBudget
+	}
+	return nil
+}
+
+// run repeats the launch from its beginning, with checks, and compares all memory.
+func (r *replay) run(k *Kernel, checks Checks) outcome {
+	for _, b := range r.blocks {
+		if !b.readOnly {
+			copy(b.now, b.before)
+		}
+	}
+	l := r.launch
+	if checks != 0 {
+		l.Sanitize = &Sanitize{Checks: checks, Buffers: r.buffers, Shadow: &Shadow{}}
+	}
+	_, err := k.Run(&budget{context.Background(), 2 + int(r.instructions/quantum)}, l)
+	var report *SanitizerError
+	switch {
+	case errors.As(err, &report):
+		return caughtReport
+	case err != nil:
+		return caughtFault
+	}
+	for _, b := range r.blocks {
+		if !b.readOnly && !bytes.Equal(b.now, b.after) {
+			return caughtOutput
+		}
+	}
+	return survived
+}
+
+// record runs the unmutated kernel, for what is expected and for what it executes.
+func (s *subject) record(t testing.TB) error {
+	s.executed = make([]uint64, len(s.k.insts))
+	original := slices.Clone(s.k.steps)
+	for i, step := range original {
+		s.k.steps[i] = func(w *wave) {
+			s.executed[i]++
+			step(w)
+		}
+	}
+	defer copy(s.k.steps, original)
+	for _, r := range s.launches {
+		stats, err := s.k.Run(t.Context(), r.launch)
+		if err != nil {
+			return fmt.Errorf("%s: %w", s.name, err)
+		}
+		r.instructions = stats.Instructions
+		for _, b := range r.blocks {
+			if b.after = b.before; !b.readOnly {
+				b.after = bytes.Clone(b.now)
+			}
+		}
+	}
+	return nil
+}
+
+// foreignSubjects are the kernels of another compiler; their results stand in the
+// files.
+func foreignSubjects(t *testing.T) []*subject {
+	tools := toolchain(t)
+	var kernels map[string]foreignKernel
+	if err := json.Unmarshal(golden(t, "meta.json"), &kernels); err != nil {
+		t.Fatal(err)
+	}
+	io, err := weights.Open("../../testdata/golden/triton/io.safetensors")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer io.Close()
+	var list []*subject
+	for _, chip := range Chips {
+		for _, name := range slices.Sorted(maps.Keys(kernels)) {
+			fk := kernels[name]
+			variant := fk.GFX942
+			if chip == "gfx950" {
+				variant = fk.GFX950
+			}
+			p, err := Load(t.Context(), tools.ObjDump, golden(t, name+"."+chip+".hsaco"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			k, err := p.Kernel(variant.Symbol)
+			if err != nil {
+				t.Fatal(err)
+			}
+			l, buffers := fk.launch(t, io, name, k, Lanes*variant.NumWarps, variant.Shared)
+			l.Workers = 1
+			r := &replay{launch: l}
+			for _, arg := range slices.Sorted(maps.Keys(buffers)) {
+				b := buffers[arg]
+				mode := Buffer{Address: Address(b), Bytes: uint64(len(b)), Mode: ModeRead, Label: arg}
+				if arg == fk.Outputs[0] {
+					mode.Mode, mode.Undefined = ModeWrite, true
+				}
+				r.buffers = append(r.buffers, mode)
+				r.blocks = append(r.blocks, &block{now: b, before: bytes.Clone(b)})
+			}
+			s := &subject{name: chip + " triton " + name, form: "triton", k: k, launches: []*replay{r}}
+			if err := s.record(t); err != nil {
+				t.Fatal(err)
+			}
+			for i, arg := range slices.Sorted(maps.Keys(buffers)) {
+				want, err := io.Lookup(name + "." + arg)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if !bytes.Equal(r.blocks[i].after, want.Data) {
+					t.Fatalf("%s: %s is not what it should be", s.name, arg)
+				}
+			}
+			list = append(list, s)
+		}
+	}
+	return list
+}
+
+// recorder is an emulated device that keeps launches with the memory they began with.
+type recorder struct {
+	*Device
+	kept map[string]*kept // by symbol
+}
+
+// kept are the launches of a kernel.
+type kept struct {
+	form string
+	k    *Kernel
+	list []*recording
+}
+
+type recording struct {
+	args         []device.Arg
+	launch       Launch
+	memory       [][]byte // of each argument
+	instructions uint64
+}
+
+// Of a kernel's launches the one with the fewest instructions of waves is replayed, and
+// others of at most longest.
+const (
+	longest  = 40_000
+	replayed = 3
+)
+
+type recordingLibrary struct {
+	device.Library
+	d *recorder
+}
+
+type recordingSequence struct {
+	*sequence
+	d *recorder
+}
+
+func (d *recorder) Load(code []byte, kernels []string) (device.Library, error) {
+	l, err := d.Device.Load(code, kernels)
+	return recordingLibrary{l, d}, err
+}
+
+func (l recordingLibrary) Prepare(launches []device.Launch) (device.Sequence, error) {
+	s, err := l.Library.Prepare(launches)
+	if err != nil {
+		return nil, err
+	}
+	return recordingSequence{s.(*sequence), l.d}, nil
+}
+
+func (s recordingSequence) Run() error {
+	for i := range s.runs {
+		r, x := &s.runs[i], &s.launches[i]
+		rec := &recording{args: x.Args, launch: r.launch}
+		for _, a := range x.Args {
+			var content []byte
+			if a.Mode != "" && a.Bytes > 0 {
+				b := s.sequence.d.space.regions().find(a.Address)
+				content = bytes.Clone(unsafe.Slice((*byte)(b.base), b.hi-b.lo)[a.Address-b.lo:][:a.Bytes])
+			}
+			rec.memory = append(rec.memory, content)
+		}
+		stats, err := r.kernel.Run(s.sequence.d.ctx, r.launch)
+		if err != nil {
+			return x.Failed(i, err)
+		}
+		rec.instructions = stats.Instructions
+		s.d.keep(x, r.kernel, rec)
+	}
+	return nil
+}
+
+func (d *recorder) keep(x *device.Launch, k *Kernel, r *recording) {
+	e := d.kept[x.Symbol]
+	if e == nil {
+		e = &kept{form: x.Form, k: k}
+		d.kept[x.Symbol] = e
+	}
+	if r.instructions <= longest || len(e.list) == 0 {
+		e.list = append(e.list, r)
+	}
+}
+
+// chosen are the launches to replay: the shortest, and of the others the longest and
+// some in between.
+func (e *kept) chosen() []*recording {
+	slices.SortStableFunc(e.list, func(a, b *recording) int { return cmp.Compare(a.instructions, b.instructions) })
+	if e.list[0].instructions <= longest {
+		e.list = slices.DeleteFunc(e.list, func(r *recording) bool { return r.instructions > longest })
+	}
+	n := len(e.list)
+	if n <= replayed {
+		return e.list
+	}
+	var list []*recording
+	for i := range replayed {
+		list = append(list, e.list[i*(n-1)/(replayed-1)])
+	}
+	return list
+}
+
+// ownSubjects are the kernels of the tiny model's prefill and decode step on a chip,
+// with what they met there, for prompts of several lengths.
+func ownSubjects(t *testing.T, c *codegen.Compiler, chip string, prompts []int) []*subject {
+	rec := &recorder{kept: map[string]*kept{}}
+	open := func(c *codegen.Compiler) (device.Device, error) {
+		d, err := Open(t.Context(), chip, Loader{ObjDump: c.Tools.ObjDump, Version: c.Tools.Version, Store: c.Cache}, Options{})
+		rec.Device = d
+		return rec, err
+	}
+	suite := devicetest.Suite(t, c, open, devicetest.Variant{Numerics: dsv4.Production})
+	for _, prompt := range prompts {
+		if err := suite.Continue("short", prompt, 3); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var list []*subject
+	for _, symbol := range slices.Sorted(maps.Keys(rec.kept)) {
+		e := rec.kept[symbol]
+		k := *e.k // the device's is shared by the launches of its sequences
+		k.steps, k.uses, k.insts = slices.Clone(k.steps), slices.Clone(k.uses), slices.Clone(k.insts)
+		s := &subject{name: chip + " " + e.form + " " + symbol, form: e.form, k: &k}
+		for _, r := range e.chosen() {
+			again, err := r.replay(&k, uint64(len(list)+1000*len(s.launches)))
+			if err != nil {
+				t.Fatalf("%s: %v", s.name, err)
+			}
+			s.launches = append(s.launches, again)
+		}
+		if err := s.record(t); err != nil {
+			t.Fatal(err)
+		}
+		list = append(list, s)
+	}
+	return list
+}
+
+// gap is the unmapped memory between the blocks of a replay: an access outside of a
+// buffer faults also without sanitizers.
+const gap = 1 << 12
+
+// replay gives the launch memory of its own: arguments that overlap stay together. What
+// it only writes is filled at random, so that a result that was there before does not
+// stand for one that the launch has to compute.
+func (r *recording) replay(k *Kernel, seed uint64) (*replay, error) {
+	type part struct{ lo, hi uint64 }
+	var parts []part
+	order := make([]int, 0, len(r.args))
+	for i, a := range r.args {
+		if r.memory[i] != nil {
+			order = append(order, i)
+			parts = append(parts, part{a.Address, a.Address + uint64(a.Bytes)})
+		}
+	}
+	slices.SortFunc(parts, func(a, b part) int { return cmp.Compare(a.lo, b.lo) })
+	joined := parts[:0]
+	for _, p := range parts {
+		if n := len(joined); n > 0 && p.lo < joined[n-1].hi {
+			joined[n-1].hi = max(joined[n-1].hi, p.hi)
+		} else {
+			joined = append(joined, p)
+		}
+	}
+	total := uint64(gap)
+	for _, p := range joined {
+		total += p.hi - p.lo + 2*gap
+	}
+	arena := asBytes(make([]uint64, (total+gap)/8))
+	out := &replay{launch: r.launch}
+	space := &Space{}
+	at := -Address(arena) % plan.Align
+	offset := func(address uint64) uint64 { return address % plan.Align }
+	starts := make([]uint64, len(joined))
+	for i, p := range joined {
+		starts[i] = at + offset(p.lo)
+		b := &block{now: arena[starts[i]:][: p.hi-p.lo : p.hi-p.lo], readOnly: true}
+		out.blocks = append(out.blocks, b)
+		at = (starts[i] + p.hi - p.lo + gap + plan.Align - 1) / plan.Align * plan.Align
+	}
+	blockOf := func(address uint64) int {
+		return slices.IndexFunc(joined, func(p part) bool { return p.lo <= address && address < p.hi })
+	}
+	args := slices.Clone(r.args)
+	fill := rand.New(rand.NewPCG(seed, 1))
+	// Read arguments last: what is read was there.
+	slices.SortStableFunc(order, func(i, j int) int { return cmp.Compare(writeOnly(args[j]), writeOnly(args[i])) })
+	for _, i := range order {
+		a := &args[i]
+		n := blockOf(a.Address)
+		to := starts[n] + a.Address - joined[n].lo
+		dst := arena[to:][:a.Bytes]
+		copy(dst, r.memory[i])
+		if writeOnly(*a) == 1 {
+			for j := range dst {
+				dst[j] = byte(fill.Uint32())
+			}
+		}
+		if a.Mode != plan.Read {
+			out.blocks[n].readOnly = false
+		}
+		a.Address = Address(arena) + to
+	}
+	for i, b := range out.blocks {
+		if b.before = b.now; !b.readOnly {
+			b.before = bytes.Clone(b.now)
+		}
+		g := regionOf(b.now, fmt.Sprint("block ", i))
+		g.readOnly = b.readOnly
+		list, err := space.list.with(g)
+		if err != nil {
+			return nil, err
+		}
+		space.list = list
+	}
+	segment, err := planArgs(k.Meta, args)
+	if err != nil {
+		return nil, err
+	}
+	d := &Device{opts: Options{Sanitize: CheckAll}}
+	out.buffers = d.sanitize(&device.Launch{Args: args}).Buffers
+	l := &out.launch
+	l.Kernarg, l.Memory, l.Workers, l.Counters, l.Sanitize = segment, space, 1, nil, nil
+	return out, nil
+}
+
+// writeOnly is 1 for an argument whose bytes the launch does not read.
+func writeOnly(a device.Arg) int {
+	if a.Mode == plan.Write {
+		return 1
+	}
+	return 0
+}

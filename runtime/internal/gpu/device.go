@@ -1,0 +1,146 @@
+package gpu
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+
+	"github.com/kiln-project/kiln/runtime/device"
+	"github.com/kiln-project/kiln/runtime/internal/driver"
+)
+
+// Vendor is what differs between the two.
+type Vendor struct {
+	Name string // hip, cuda
+	Chip string // of the device, as package target names it
+	// Load loads code for the device and finds kernels in it.
+	Load func(d *driver.Device, code []byte, kernels []string) (*driver.Module, []Kernel, error)
+}
+
+// Kernel is a kernel of loaded code with what that says about it.
+type Kernel struct {
+	*driver.Function
+	Params []driver.Param // of the arguments that a caller gives
+	Block  int            // work-items of a group, which a launch must have; 0: any number
+}
+
+// Device is an open GPU: device.Device. Like all devices it is not safe for
+// concurrent use.
+type Device struct {
+	*driver.Device
+	vendor Vendor
+	opts   Options
+
+	stream  *driver.Stream
+	staging *driver.Pinned
+	used    int64   // bytes of staging that copies under way may still need
+	pending []write // not enqueued yet
+}
+
+// write is a copy to the device from staging.
+type write struct {
+	to           *driver.Buffer
+	offset, from int64
+	bytes        int64
+}
+
+// New makes a device of an open GPU, which it takes over, also when it fails.
+func New(d *driver.Device, v Vendor, o Options) (*Device, error) {
+	o.Graph, o.Build = cmp.Or(o.Graph, GraphAuto), cmp.Or(o.Build, BuildExplicit)
+	x := &Device{Device: d, vendor: v, opts: o}
+	var err error
+	if x.stream, err = d.NewStream(); err == nil {
+		x.staging, err = d.AllocatePinned(cmp.Or(o.Staging, defaultStaging))
+	}
+	if err != nil {
+		return nil, errors.Join(err, x.Close())
+	}
+	return x, nil
+}
+
+// Name implements device.Device.
+func (d *Device) Name() string { return d.vendor.Name }
+
+// Chip implements device.Device.
+func (d *Device) Chip() string { return d.vendor.Chip }
+
+// Options are the device's, defaults filled in.
+func (d *Device) Options() Options { return d.opts }
+
+// Graphs tells whether sequences are replayed as graphs.
+func (d *Device) Graphs() bool { return d.opts.Graph != GraphOff }
+
+// Sync implements device.Device.
+func (d *Device) Sync() error {
+	return d.Do(func() error { return d.wait() })
+}
+
+// Close implements device.Device.
+func (d *Device) Close() error {
+	var errs []error
+	if d.staging != nil {
+		// Copies may be under way. With a lost device all is gone, and who lost it
+		// knows.
+		if err := d.Sync(); !errors.Is(err, driver.ErrDeviceLost) {
+			errs = append(errs, err)
+		}
+		errs = append(errs, d.staging.Close())
+	}
+	if d.stream != nil {
+		errs = append(errs, d.stream.Close())
+	}
+	return errors.Join(append(errs, d.Device.Close())...)
+}
+
+// wait enqueues what is pending and waits for all work, on the device's thread.
+func (d *Device) wait() error {
+	if err := d.flush(); err != nil {
+		return err
+	}
+	if err := d.stream.Sync(); err != nil {
+		return fmt.Errorf("work on the device: %w", err)
+	}
+	d.used = 0
+	return nil
+}
+
+// flush enqueues what is pending, on the device's thread.
+func (d *Device) flush() error {
+	for _, w := range d.pending {
+		if err := d.stream.Upload(w.to, w.offset, d.staging, w.from, w.bytes); err != nil {
+			return err
+		}
+	}
+	d.pending = d.pending[:0]
+	return nil
+}
+
+// stage copies to staging; when that is full it waits for what it holds.
+func (d *Device) stage(src []byte) (from, n int64, err error) {
+	all := d.staging.Bytes()
+	if d.used == int64(len(all)) {
+		if err := d.Sync(); err != nil {
+			return 0, 0, err
+		}
+	}
+	from = d.used
+	n = int64(copy(all[from:], src))
+	d.used += n
+	return from, n, nil
+}
+
+// Load implements device.Device.
+func (d *Device) Load(code []byte, kernels []string) (device.Library, error) {
+	l := &library{d: d}
+	if len(code) == 0 {
+		if len(kernels) > 0 {
+			return nil, fmt.Errorf("kernel %s: the library is empty", kernels[0])
+		}
+		return l, nil
+	}
+	var err error
+	if l.module, l.kernels, err = d.vendor.Load(d.Device, code, kernels); err != nil {
+		return nil, err
+	}
+	return l, nil
+}

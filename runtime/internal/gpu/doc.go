@@ -1,0 +1,8 @@
+// Package gpu is what plans run on where there is a GPU driver: device.Device over
+// the bindings of package driver, the same for both vendors. Packages hip and cuda
+// add how their code is loaded.
+//
+// All work goes through one stream. What the host writes is copied to pinned memory
+// at once and enqueued with the next launches, so that a step crosses to the
+// device's thread twice: to start it, and to read its results.
+package gpu

@@ -1,0 +1,58 @@
+package gpu
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Graph says whether sequences are replayed as graphs.
+type Graph string
+
+// The choices.
+const (
+	GraphAuto Graph = "auto" // unless a fault of the driver is known
+	GraphOn   Graph = "on"
+	GraphOff  Graph = "off" // kernels are launched one by one
+)
+
+// Build says how graphs are made. Both ways give the same chain of kernels.
+type Build string
+
+// The ways.
+const (
+	BuildExplicit Build = "explicit" // node by node
+	BuildCapture  Build = "capture"  // by recording what a stream would do
+)
+
+// Graphs and Builds list the choices, the default first.
+var (
+	Graphs = []Graph{GraphAuto, GraphOn, GraphOff}
+	Builds = []Build{BuildExplicit, BuildCapture}
+)
+
+// ParseGraph reads --graph; "" is the default.
+func ParseGraph(s string) (Graph, error) { return parse(s, Graphs) }
+
+// ParseBuild reads --graph-build; "" is the default.
+func ParseBuild(s string) (Build, error) { return parse(s, Builds) }
+
+func parse[T ~string](s string, all []T) (T, error) {
+	var names []string
+	for _, v := range all {
+		if s == string(v) || s == "" {
+			return v, nil
+		}
+		names = append(names, string(v))
+	}
+	return "", fmt.Errorf("%q: want one of %s", s, strings.Join(names, ", "))
+}
+
+// Options of a device. The zero Options are the defaults.
+type Options struct {
+	Graph Graph
+	Build Build
+	// Staging is how many bytes of pinned memory copies pass through; 0 is 8 MiB.
+	Staging int64
+}
+
+const defaultStaging = 8 << 20
