@@ -295,7 +295,7 @@ func TestBadAtomics(t *testing.T) {
 		at   uint64
 		want string
 	}{
-		{"global_atomic_add v2, v4, s[0:1]", 2, "lane 0 accesses 0x"},
+		{"global_atomic_add v2, v4, s[0:1]", 2, "lane 0 accesses data+2, which is not aligned to 4 bytes"},
 		{"global_atomic_add v2, v4, s[0:1]", 256, "lane 0 accesses 4 bytes"},
 		{"ds_add_u64 v2, v[4:5]", 4, "which is not aligned to 8 bytes"},
 		{"ds_add_u32 v2, v4", 65536, "at offset 65536 of LDS"},

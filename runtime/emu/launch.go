@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"math/bits"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -129,9 +130,12 @@ func (k *Kernel) prepare(l *Launch) error {
 			return fmt.Errorf("grid %v of blocks %v: %d work-items in a row are more than 32 bits can count", l.Grid, l.Block, n)
 		}
 	}
+	if hi, n := bits.Mul64(uint64(l.Grid[0])*uint64(l.Grid[1]), uint64(l.Grid[2])); hi != 0 || n > math.MaxInt64 {
+		return fmt.Errorf("grid %v: more work-groups than 63 bits can count", l.Grid)
+	}
 	items := l.Block[0] * l.Block[1] * l.Block[2]
-	if items > k.Meta.MaxWorkgroup {
-		return fmt.Errorf("a block of %v has %d work-items, the kernel takes %d", l.Block, items, k.Meta.MaxWorkgroup)
+	if max(l.Block[0], l.Block[1], l.Block[2], items) > k.Meta.MaxWorkgroup || items < 1 { // the product may wrap around
+		return fmt.Errorf("a block of %v has more work-items than the %d that the kernel takes", l.Block, k.Meta.MaxWorkgroup)
 	}
 	for axis, n := range k.Meta.RequiredWorkgroup {
 		if l.Block[axis] != n {
@@ -253,14 +257,15 @@ func (r *execution) work(ctx context.Context) {
 func (g *group) turn(ctx context.Context, stop *atomic.Bool) (bool, error) {
 	const look = quantum / 16
 	for range quantum / look {
-		if done, err := g.run(look); done || err != nil {
-			return done, err
-		}
+		// Before the first instruction too: many short groups are not to hold up the end.
 		if stop.Load() {
 			return false, errStopped
 		}
 		if err := ctx.Err(); err != nil {
 			return false, fmt.Errorf("%w; %s", context.Cause(ctx), g.where())
+		}
+		if done, err := g.run(look); done || err != nil {
+			return done, err
 		}
 	}
 	return false, nil

@@ -1,6 +1,7 @@
 package emu
 
 import (
+	"fmt"
 	"math"
 	"math/bits"
 	"unsafe"
@@ -99,10 +100,21 @@ func (a *access) checkAligned(w *wave, mask uint64) {
 	}
 	for m := mask; m != 0; m &= m - 1 {
 		if i := lowest(m); w.addr[i]&(a.align-1) != 0 {
-			w.fail(a.in, "%s accesses 0x%x, which is not aligned to %d bytes", w.who(i), w.addr[i], a.align)
+			w.fail(a.in, "%s accesses %s, which is not aligned to %d bytes", w.who(i), a.named(w, w.addr[i]), a.align)
 			return
 		}
 	}
+}
+
+// named is an address for people: of memory, what it lies in, as numbers change from run
+// to run.
+func (a *access) named(w *wave, address uint64) string {
+	if p, _ := a.window(address); p == placeGlobal {
+		if r := w.group.regions.find(address); r != nil {
+			return r.at(address)
+		}
+	}
+	return fmt.Sprintf("0x%x", address)
 }
 
 // locate finds the block of memory of mask's lowest lane and sets w.offset for all

@@ -124,7 +124,7 @@ func TestLaunchErrors(t *testing.T) {
 		{"a grid of two numbers", []string{"--grid", "5,1"}, exitUsage, []string{`--grid is "5,1", want three numbers X,Y,Z`}},
 		{"a grid of nothing", []string{"--grid", "5,0,1"}, exitUsage, []string{`"0" is no number from 1`}},
 		{"a block of words", []string{"--block", "256,one,1"}, exitUsage, []string{`"one" is no number from 1`}},
-		{"a block that is too large", []string{"--block", "1024,1,1"}, exitUsage, []string{"a block of [1024 1 1] has 1024 work-items, the kernel takes 256"}},
+		{"a block that is too large", []string{"--block", "1024,1,1"}, exitUsage, []string{"a block of [1024 1 1] has more work-items than the 256 that the kernel takes"}},
 		{"too much LDS", []string{"--shared", "65537"}, exitUsage, []string{"65537 bytes of LDS, a work-group can have 65536"}},
 		{"negative LDS", []string{"--shared", "-1"}, exitUsage, []string{"--shared is -1"}},
 
