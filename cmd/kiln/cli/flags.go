@@ -61,7 +61,12 @@ var flagTable = []flagDef{
 	{name: "numerics", def: "production", commands: []string{"run", "logits", "dump", "check", "compile", "explain", "view"}, arg: "N", doc: "production rounds caches to fp8 and fp4 as the model was trained; unrounded keeps bf16"},
 
 	{name: "decode", def: "", commands: []string{"tokenize"}, arg: "IDS", doc: "decode these ids instead of reading text; also @FILE, or F.safetensors:NAME"},
-	{name: "json", def: false, commands: []string{"run", "tokenize", "check", "compile", "inspect", "doctor", "passes", "explain", "bisect"}, doc: "print one JSON object on one line and nothing else"},
+	{name: "json", def: false, commands: []string{"run", "tokenize", "check", "compile", "inspect", "plan", "doctor", "passes", "explain", "bisect"}, doc: "print one JSON object on one line and nothing else"},
+
+	{name: "device-memory", def: "", commands: []string{"plan"}, arg: "288GiB", doc: "memory of the device: bytes, or with KiB, MiB, GiB, kB, MB, GB"},
+	{name: "max-batch", def: 0, commands: []string{"plan"}, arg: "B", doc: "requests at a time; 0: the largest batch that was compiled"},
+	{name: "max-seq", def: 0, commands: []string{"plan"}, arg: "N", doc: "positions per request; 0: as compiled"},
+	{name: "dry-run", def: false, commands: []string{"run"}, doc: "with --bundle: say what it takes of the device's memory, and read no weights"},
 
 	{name: "prefix", def: "", commands: []string{"compare"}, arg: "P", doc: "names in B are P + the names in A"},
 	{name: "max-rel", def: -1.0, commands: []string{"compare"}, arg: "X", doc: "exit 4 if a relative Frobenius error is above X"},

@@ -170,6 +170,21 @@ func (g *gpuDevice) open() (rt.Device, error) {
 	return g.reopen()
 }
 
+// freeMemory is how many bytes of the device that was chosen are free; nil where
+// that is not known, as of all whose memory is this process's.
+func (d device) freeMemory() (*int64, error) {
+	if d.gpu == nil || d.gpu.opened == nil {
+		return nil, nil
+	}
+	var open rt.Device = d.gpu.opened
+	m, ok := open.(rt.MemoryReporter)
+	if !ok {
+		return nil, nil
+	}
+	free, _, err := m.Memory()
+	return ptrTo(int64(free)), err
+}
+
 // close closes the device unless it was taken.
 func (g *gpuDevice) close() error {
 	if g.opened == nil {

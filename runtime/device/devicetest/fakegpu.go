@@ -8,9 +8,9 @@ import (
 )
 
 // FakeDrivers makes driver libraries of both vendors with GPUs of some
-// architectures, which compute nothing. At the end of the test nothing of them may
+// architectures and so many bytes, which compute nothing. At the end of the test nothing of them may
 // be open.
-func FakeDrivers(t testing.TB, hipArchs, cudaArchs []string) (hip, cuda string) {
+func FakeDrivers(t testing.TB, memory int64, hipArchs, cudaArchs []string) (hip, cuda string) {
 	t.Helper()
 	if err := drivertest.Supported(); err != nil {
 		t.Skip(err)
@@ -18,7 +18,7 @@ func FakeDrivers(t testing.TB, hipArchs, cudaArchs []string) (hip, cuda string) 
 	library := func(k driver.Kind, name string, archs []string) string {
 		o := drivertest.Options{Kind: k}
 		for _, a := range archs {
-			o.Devices = append(o.Devices, drivertest.Device{Name: name, Arch: a, Memory: 1 << 32})
+			o.Devices = append(o.Devices, drivertest.Device{Name: name, Arch: a, Memory: memory})
 		}
 		fake, err := drivertest.New(t.TempDir(), o)
 		if err != nil {

@@ -37,6 +37,8 @@ type Device struct {
 	pending []write // not enqueued yet
 }
 
+var _ device.MemoryReporter = (*Device)(nil) // by package driver
+
 // write is a copy to the device from staging.
 type write struct {
 	to           *driver.Buffer
