@@ -54,8 +54,8 @@ var flagTable = []flagDef{
 	{name: "device", def: "ref", commands: []string{"check"}, arg: "D", doc: "ref: what passes do; host, hip[:N], cuda[:N], emu[:CHIP]: what compiled code does"},
 	{name: "graph", def: "auto", commands: []string{"run", "logits", "check"}, arg: "G", doc: "on GPUs: on, off, or auto, which is on unless a fault of the driver is known"},
 	{name: "graph-build", def: "explicit", commands: []string{"run", "logits", "check"}, arg: "B", doc: "on GPUs: explicit makes graphs node by node, capture records a stream"},
-	{name: "hip-lib", def: "", commands: []string{"run", "logits", "check"}, arg: "FILE", doc: "load this libamdhip64; if empty: one from the usual places"},
-	{name: "cuda-lib", def: "", commands: []string{"run", "logits", "check"}, arg: "FILE", doc: "load this libcuda; if empty: one from the usual places"},
+	{name: "hip-lib", def: "", commands: []string{"run", "logits", "check", "doctor"}, arg: "FILE", doc: "load this libamdhip64; if empty: one from the usual places"},
+	{name: "cuda-lib", def: "", commands: []string{"run", "logits", "check", "doctor"}, arg: "FILE", doc: "load this libcuda; if empty: one from the usual places"},
 	{name: "sanitize", def: "", commands: []string{"run", "logits", "check"}, arg: "C,C2", doc: "on emu: memory, race, uninit, waitcnt or all; a report ends the command with exit code 4"},
 	{name: "counters", def: "", commands: []string{"run", "logits", "check"}, arg: "text|F.json", doc: "on emu: what each kernel executes, as a table to standard error or to a file"},
 	{name: "numerics", def: "production", commands: []string{"run", "logits", "dump", "check", "compile", "explain", "view"}, arg: "N", doc: "production rounds caches to fp8 and fp4 as the model was trained; unrounded keeps bf16"},
@@ -140,7 +140,7 @@ var flagTable = []flagDef{
 	{name: "disable-kernel", def: []string{}, commands: kernelCommands, arg: "F,F2", doc: "kernel forms that must not be chosen, as kiln passes lists them"},
 
 	{name: "bundle", def: "", commands: []string{"run", "logits"}, arg: "F.kiln", doc: "run this bundle; if empty, what is needed is compiled for the device"},
-	{name: "cache-dir", def: "", commands: []string{"run", "logits", "check", "compile", "launch", "view", "cache"}, arg: "DIR", doc: "where compiled kernels are kept; if empty: kiln in the user's cache folder"},
+	{name: "cache-dir", def: "", commands: []string{"run", "logits", "check", "compile", "launch", "view", "cache", "doctor"}, arg: "DIR", doc: "where compiled kernels are kept; if empty: kiln in the user's cache folder"},
 	{name: "llvm", def: "", commands: []string{"run", "logits", "check", "compile", "launch", "view", "inspect", "doctor"}, arg: "DIR", doc: "folder of the LLVM programs; if empty: .toolchain/llvm, PATH, then ROCm"},
 }
 

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -105,31 +106,36 @@ func (g *gpuDevice) openCUDA(from cuda.Options, o cuda.PlanOptions) error {
 	return err
 }
 
+// rocmRelease is the version of a HIP library and the release of ROCm that it and the
+// release file of the installation say. root is ROCM_PATH; file is "" without one.
+func rocmRelease(lib *hip.Library, root string) (version int, release hip.Release, file, note string, err error) {
+	if version, err = lib.Version(); err != nil {
+		return version, release, "", "", err
+	}
+	file = filepath.Join(cmp.Or(root, "/opt/rocm"), ".info", "version")
+	if _, err := os.Stat(file); errors.Is(err, fs.ErrNotExist) {
+		file = ""
+	}
+	release, note, err = hip.ReleaseOf(version, file)
+	return version, release, file, note, err
+}
+
+// kfdTopology is where Linux lists the chips of AMD that are there.
+func kfdTopology() fs.FS { return os.DirFS("/sys/class/kfd/kfd/topology") }
+
 func (g *gpuDevice) openHIP(e *env, f *flags, from hip.Options, o hip.PlanOptions) error {
 	lib, err := hip.Open(from)
 	if err != nil {
 		return err
 	}
-	version, err := lib.Version()
-	if err != nil {
-		return err
-	}
-	root := from.Root
-	if root == "" {
-		root = "/opt/rocm"
-	}
-	infoFile := filepath.Join(root, ".info", "version")
-	if _, err := os.Stat(infoFile); errors.Is(err, fs.ErrNotExist) {
-		infoFile = ""
-	}
-	release, note, err := hip.ReleaseOf(version, infoFile)
+	_, release, _, note, err := rocmRelease(lib, from.Root)
 	if err != nil {
 		return err
 	}
 	if note != "" {
 		g.notes = append(g.notes, note)
 	}
-	warning, err := hip.OverrideWarning(e.variable("HSA_OVERRIDE_GFX_VERSION"), os.DirFS("/sys/class/kfd/kfd/topology"))
+	warning, err := hip.OverrideWarning(e.variable("HSA_OVERRIDE_GFX_VERSION"), kfdTopology())
 	if err != nil {
 		return err
 	}

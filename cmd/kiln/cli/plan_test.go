@@ -109,7 +109,7 @@ func TestRunFitsMemory(t *testing.T) {
 	total := r.Targets[0].Total
 	run := func(model string, memory int64, more ...string) result {
 		t.Helper()
-		hip, cuda := devicetest.FakeDrivers(t, memory, nil, []string{"sm_90"})
+		hip, cuda := devicetest.FakeDrivers(t, devicetest.Fakes{CUDA: []string{"sm_90"}, Memory: memory})
 		args := []string{"run", "--model", model, "--bundle", b, "--prompt-ids", "5", "--max-new-tokens", "1", "--hip-lib", hip, "--cuda-lib", cuda}
 		return kilnWith(t, chosen, "", append(args, more...)...)
 	}

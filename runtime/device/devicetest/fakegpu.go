@@ -1,24 +1,31 @@
 package devicetest
 
 import (
+	"cmp"
 	"testing"
 
 	"github.com/kiln-project/kiln/runtime/internal/driver"
 	"github.com/kiln-project/kiln/runtime/internal/driver/drivertest"
 )
 
-// FakeDrivers makes driver libraries of both vendors with GPUs of some
-// architectures and so many bytes, which compute nothing. At the end of the test nothing of them may
+// Fakes says what GPUs there are.
+type Fakes struct {
+	HIP, CUDA []string // architectures
+	Memory    int64    // bytes of each; 0 is 4 GiB
+	ROCm      string   // a release that drivertest has; "" is its default
+}
+
+// FakeDrivers makes driver libraries of both vendors, whose GPUs compute nothing. At the end of the test nothing of them may
 // be open.
-func FakeDrivers(t testing.TB, memory int64, hipArchs, cudaArchs []string) (hip, cuda string) {
+func FakeDrivers(t testing.TB, f Fakes) (hip, cuda string) {
 	t.Helper()
 	if err := drivertest.Supported(); err != nil {
 		t.Skip(err)
 	}
-	library := func(k driver.Kind, name string, archs []string) string {
-		o := drivertest.Options{Kind: k}
+	library := func(k driver.Kind, name string, version string, archs []string) string {
+		o := drivertest.Options{Kind: k, Version: version}
 		for _, a := range archs {
-			o.Devices = append(o.Devices, drivertest.Device{Name: name, Arch: a, Memory: memory})
+			o.Devices = append(o.Devices, drivertest.Device{Name: name, Arch: a, Memory: cmp.Or(f.Memory, 1<<32)})
 		}
 		fake, err := drivertest.New(t.TempDir(), o)
 		if err != nil {
@@ -34,5 +41,5 @@ func FakeDrivers(t testing.TB, memory int64, hipArchs, cudaArchs []string) (hip,
 		})
 		return fake.Path
 	}
-	return library(driver.HIP, "AMD Instinct", hipArchs), library(driver.CUDA, "NVIDIA", cudaArchs)
+	return library(driver.HIP, "AMD Instinct", f.ROCm, f.HIP), library(driver.CUDA, "NVIDIA", "", f.CUDA)
 }
