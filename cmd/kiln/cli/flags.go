@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode"
 
 	"github.com/spf13/pflag"
 
@@ -54,6 +55,7 @@ var flagTable = []flagDef{
 	{name: "device", def: "ref", commands: []string{"check"}, arg: "D", doc: "ref: what passes do; host, hip[:N], cuda[:N], emu[:CHIP]: what compiled code does"},
 	{name: "graph", def: "auto", commands: []string{"run", "logits", "check"}, arg: "G", doc: "on GPUs: on, off, or auto, which is on unless a fault of the driver is known"},
 	{name: "graph-build", def: "explicit", commands: []string{"run", "logits", "check"}, arg: "B", doc: "on GPUs: explicit makes graphs node by node, capture records a stream"},
+	{name: "watchdog", def: "", commands: []string{"run"}, arg: "30s", doc: "on GPUs: a step that takes longer is an error; with --graph off it names the kernel"},
 	{name: "hip-lib", def: "", commands: []string{"run", "logits", "check", "doctor"}, arg: "FILE", doc: "load this libamdhip64; if empty: one from the usual places"},
 	{name: "cuda-lib", def: "", commands: []string{"run", "logits", "check", "doctor"}, arg: "FILE", doc: "load this libcuda; if empty: one from the usual places"},
 	{name: "sanitize", def: "", commands: []string{"run", "logits", "check"}, arg: "C,C2", doc: "on emu: memory, race, uninit, waitcnt or all; a report ends the command with exit code 4"},
@@ -329,4 +331,30 @@ func parseIDs(text string) ([]int32, error) {
 		return nil, fmt.Errorf("no ids")
 	}
 	return ids, nil
+}
+
+// commandWith is the command line with the flags that were given, one of them with
+// another value.
+func (f *flags) commandWith(name, value string) string {
+	words := []string{"kiln", f.command}
+	for _, d := range f.defs {
+		text := f.text(d.name)
+		if _, ok := d.def.([]string); ok {
+			text = strings.Join(f.list(d.name), ",")
+		}
+		switch {
+		case d.name == name:
+			text = value
+		case !f.given(d.name):
+			continue
+		}
+		word := "--" + d.name + "=" + text
+		if strings.ContainsFunc(text, func(r rune) bool {
+			return !unicode.IsLetter(r) && !unicode.IsDigit(r) && !strings.ContainsRune("-_./:,+@%", r)
+		}) {
+			word = "--" + d.name + "='" + strings.ReplaceAll(text, "'", `'\''`) + "'"
+		}
+		words = append(words, word)
+	}
+	return strings.Join(words, " ")
 }

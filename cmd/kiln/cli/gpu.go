@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/kiln-project/kiln/codegen/bundle"
 	"github.com/kiln-project/kiln/codegen/object"
@@ -47,7 +48,7 @@ func parseGPU(name string) (kind string, index int, ok bool) {
 	return kind, n, err == nil && n >= 0 && strconv.Itoa(n) == number
 }
 
-// graphOptions reads --graph and --graph-build.
+// graphOptions reads --graph, --graph-build and --watchdog.
 func graphOptions(f *flags) (cuda.PlanOptions, error) {
 	var o cuda.PlanOptions
 	var err error
@@ -57,7 +58,24 @@ func graphOptions(f *flags) (cuda.PlanOptions, error) {
 	if o.Build, err = cuda.ParseBuild(f.text("graph-build")); err != nil {
 		return o, usagef("--graph-build explicit", "%s %w", f.origins("graph-build"), err)
 	}
+	if text := f.text("watchdog"); text != "" {
+		if o.Watchdog, err = time.ParseDuration(text); err != nil || o.Watchdog <= 0 {
+			return o, usagef("--watchdog 30s", "%s %q: want a time such as 30s or 2m", f.origins("watchdog"), text)
+		}
+	}
 	return o, nil
+}
+
+// stuck is the error of a step that the watchdog ended, with the command that finds
+// the kernel; without graphs the error has it.
+func stuck(f *flags, err error) error {
+	if !errors.Is(err, cuda.ErrStuck) {
+		return err
+	}
+	if l := (*rt.LaunchError)(nil); errors.As(err, &l) {
+		return err
+	}
+	return &codedError{exitFailed, err, f.commandWith("graph", "off")}
 }
 
 // openGPU opens a GPU. absent says that there is none, or no library of the vendor's

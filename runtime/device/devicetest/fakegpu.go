@@ -13,6 +13,9 @@ type Fakes struct {
 	HIP, CUDA []string // architectures
 	Memory    int64    // bytes of each; 0 is 4 GiB
 	ROCm      string   // a release that drivertest has; "" is its default
+	// Hangs: kernels do not end before the test does, and what a device that does not
+	// answer has open stays open.
+	Hangs bool
 }
 
 // FakeDrivers makes driver libraries of both vendors, whose GPUs compute nothing. At the end of the test nothing of them may
@@ -27,12 +30,17 @@ func FakeDrivers(t testing.TB, f Fakes) (hip, cuda string) {
 		for _, a := range archs {
 			o.Devices = append(o.Devices, drivertest.Device{Name: name, Arch: a, Memory: cmp.Or(f.Memory, 1<<32)})
 		}
+		ended := make(chan struct{})
+		if f.Hangs {
+			o.Execute = func(*drivertest.Launch) error { <-ended; return nil }
+		}
 		fake, err := drivertest.New(t.TempDir(), o)
 		if err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() {
-			if open := fake.Open(); len(open) > 0 {
+			close(ended)
+			if open := fake.Open(); len(open) > 0 && !f.Hangs {
 				t.Errorf("%s: open %v", k, open)
 			}
 			if err := fake.Close(); err != nil {
