@@ -104,8 +104,7 @@ func (c *Cache) Clean() (files int, size int64, err error) {
 		return 0, 0, err
 	}
 	for _, e := range list {
-		old := strings.HasPrefix(e.Name(), "new-") && strings.HasSuffix(e.Name(), ".tmp")
-		if !strings.HasSuffix(e.Name(), cacheSuffix) && !old {
+		if !strings.HasSuffix(e.Name(), cacheSuffix) && !isUnfinished(e.Name()) {
 			continue
 		}
 		info, err := e.Info()

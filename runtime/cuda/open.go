@@ -33,6 +33,7 @@ var (
 	ErrOutOfMemory = driver.ErrOutOfMemory
 	ErrDeviceLost  = driver.ErrDeviceLost
 	ErrWrongImage  = driver.ErrWrongImage
+	ErrStuck       = driver.ErrStuck
 	ErrClosed      = driver.ErrClosed
 )
 

@@ -26,6 +26,13 @@ type Device interface {
 	Close() error
 }
 
+// MemoryReporter is a Device that knows how much memory it has; one whose memory is
+// this process's is none.
+type MemoryReporter interface {
+	// Memory is how many bytes are free, and of how many.
+	Memory() (free, total uint64, err error)
+}
+
 // Memory is a block of device memory. Offsets and lengths are bytes; a range
 // outside the block is an error.
 type Memory interface {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/kiln-project/kiln/codegen"
 	"github.com/kiln-project/kiln/codegen/object"
@@ -110,8 +111,10 @@ func graphs(t *testing.T, f func(eager, graph *devicetest.Runner)) {
 		}
 		return b.Start(t, d)
 	}
+	// The second time each launch is waited for.
+	watchdog := map[gpu.Build]time.Duration{gpu.BuildCapture: time.Hour}
 	for _, build := range gpu.Builds {
-		eager, graph := start(PlanOptions{Graph: gpu.GraphOff}), start(PlanOptions{Graph: gpu.GraphOn, Build: build})
+		eager, graph := start(PlanOptions{Graph: gpu.GraphOff, Watchdog: watchdog[build]}), start(PlanOptions{Graph: gpu.GraphOn, Build: build})
 		f(eager, graph)
 		graph.Close(t)
 		eager.Close(t)

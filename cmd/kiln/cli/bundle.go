@@ -18,6 +18,7 @@ type compiledModel struct {
 	maxSeq       int
 	rings, pages int // pool sizes that the plans were compiled for
 	code         *bundle.Code
+	sizer        *sizer
 }
 
 // openBundle reads a bundle for the device and sets the options that it was
@@ -78,6 +79,9 @@ func openBundle(f *flags, dev device, path string, c *dsv4.Config, o *dsv4.Optio
 		return nil, err
 	}
 	m := &compiledModel{path: path, dev: dev, maxSeq: set.MaxSeq, code: code, pages: 1}
+	if m.sizer, err = newSizer(path, b, code); err != nil {
+		return nil, err
+	}
 	for _, b := range code.Module.Plans[0].Binding {
 		switch b.Symbol {
 		case "R":
@@ -91,8 +95,29 @@ func openBundle(f *flags, dev device, path string, c *dsv4.Config, o *dsv4.Optio
 
 // executor binds the weights of one request of that many positions.
 func (m *compiledModel) executor(e *env, f *flags, src engine.CheckpointSource, positions int, progress *progress) (*rt.Executor, error) {
-	if positions > m.maxSeq {
-		return nil, refuse(fmt.Errorf("%s was compiled for %d positions (--max-seq), the request needs %d", m.path, m.maxSeq, positions), "")
+	if err := m.holds(positions); err != nil {
+		return nil, err
 	}
 	return m.dev.bind(e, f, m.code, src, progress)
+}
+
+// holds refuses a request of too many positions.
+func (m *compiledModel) holds(positions int) error {
+	if positions > m.maxSeq {
+		return refuse(fmt.Errorf("%s was compiled for %d positions (--max-seq), the request needs %d", m.path, m.maxSeq, positions), "")
+	}
+	return nil
+}
+
+// fits refuses a model that is too large for what is free on the device.
+func (m *compiledModel) fits(f *flags) error {
+	free, err := m.dev.freeMemory()
+	if err != nil || free == nil {
+		return err
+	}
+	n, err := m.sizer.need(m.sizer.batch(), m.maxSeq)
+	if err != nil {
+		return err
+	}
+	return m.sizer.tooLarge(n, m.sizer.batch(), m.maxSeq, *free, "free on "+m.dev.describe()+" are", f.text("model"))
 }

@@ -98,6 +98,9 @@ func (d *device) watch(f *flags) error {
 			return refuse(fmt.Errorf("--%s: device %s has no graphs", name, d.name), "--device cuda")
 		}
 	}
+	if name := "watchdog"; f.given(name) && !f.fromEnv[name] && d.gpu == nil {
+		return refuse(fmt.Errorf("--%s: device %s is no GPU", name, d.name), "--device cuda")
+	}
 	for _, name := range []string{"sanitize", "counters"} {
 		if f.text(name) != "" && d.chip == "" {
 			return refuse(fmt.Errorf("%s: device %s cannot: only what is emulated can be watched", f.origins(name), d.name), "--device emu")

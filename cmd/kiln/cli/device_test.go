@@ -18,7 +18,7 @@ const noGPU = "no GPU (hip: no GPU; cuda: no GPU)"
 // drivers names fake driver libraries, with GPUs of some architectures.
 func drivers(t *testing.T, hip, cuda []string) []string {
 	t.Helper()
-	hipLib, cudaLib := devicetest.FakeDrivers(t, hip, cuda)
+	hipLib, cudaLib := devicetest.FakeDrivers(t, devicetest.Fakes{HIP: hip, CUDA: cuda})
 	return []string{"--hip-lib", hipLib, "--cuda-lib", cudaLib}
 }
 

@@ -15,9 +15,10 @@ import (
 	"github.com/kiln-project/kiln/runtime/host"
 )
 
-const doctorHelp = `Says what kiln finds on this machine: the processor, memory, and LLVM, with what
-it can compile for, how it runs and why. The exit code is 0 also when something
-is missing; the report says what to do about it.`
+const doctorHelp = `Says what kiln finds on this machine: the processor, memory, GPU drivers with their
+devices and the faults that are known of them, the environment variables that
+matter, the cache, and LLVM, with what it can compile for, how it runs and why.
+The exit code is 0 also when something is missing; the report says what to do.`
 
 // doctorReport is the whole of kiln doctor --json.
 type doctorReport struct {
@@ -27,7 +28,11 @@ type doctorReport struct {
 	Arch   string       `json:"arch"`
 	CPU    doctorCPU    `json:"cpu"`
 	Memory doctorMemory `json:"memory"`
-	LLVM   doctorLLVM   `json:"llvm"`
+	// Drivers are those of AMD and NVIDIA, in the order in which devices are chosen.
+	Drivers   []doctorDriver   `json:"drivers"`
+	Variables []doctorVariable `json:"variables"`
+	Cache     doctorCache      `json:"cache"`
+	LLVM      doctorLLVM       `json:"llvm"`
 }
 
 type doctorCPU struct {
@@ -80,6 +85,9 @@ func runDoctor(e *env, f *flags, _ []string) error {
 	r := doctorReport{Kiln: Version, Go: runtime.Version(), OS: runtime.GOOS, Arch: runtime.GOARCH}
 	r.CPU = examineCPU()
 	r.Memory = examineMemory(os.DirFS("/"))
+	r.Drivers = []doctorDriver{examineHIP(e, f), examineCUDA(f)}
+	r.Variables = examineVariables(e.getenv)
+	r.Cache = examineCache(f)
 	var err error
 	if r.LLVM, err = examineLLVM(e, f.text("llvm")); err != nil {
 		return err
@@ -198,6 +206,17 @@ func (r doctorReport) print(w io.Writer) error {
 	default:
 		line("memory", "%d MB", r.Memory.Total/1_000_000)
 	}
+	for _, d := range r.Drivers {
+		d.print(line)
+	}
+	for i, v := range r.Variables {
+		name := ""
+		if i == 0 {
+			name = "variables"
+		}
+		line(name, "%s (%s)", printable(v.Name+"="+v.Value), v.ReadBy)
+	}
+	r.Cache.print(line)
 	l := r.LLVM
 	if l.Found {
 		vendor := ""

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode"
 
 	"github.com/spf13/pflag"
 
@@ -54,14 +55,20 @@ var flagTable = []flagDef{
 	{name: "device", def: "ref", commands: []string{"check"}, arg: "D", doc: "ref: what passes do; host, hip[:N], cuda[:N], emu[:CHIP]: what compiled code does"},
 	{name: "graph", def: "auto", commands: []string{"run", "logits", "check"}, arg: "G", doc: "on GPUs: on, off, or auto, which is on unless a fault of the driver is known"},
 	{name: "graph-build", def: "explicit", commands: []string{"run", "logits", "check"}, arg: "B", doc: "on GPUs: explicit makes graphs node by node, capture records a stream"},
-	{name: "hip-lib", def: "", commands: []string{"run", "logits", "check"}, arg: "FILE", doc: "load this libamdhip64; if empty: one from the usual places"},
-	{name: "cuda-lib", def: "", commands: []string{"run", "logits", "check"}, arg: "FILE", doc: "load this libcuda; if empty: one from the usual places"},
+	{name: "watchdog", def: "", commands: []string{"run"}, arg: "30s", doc: "on GPUs: a step that takes longer is an error; with --graph off it names the kernel"},
+	{name: "hip-lib", def: "", commands: []string{"run", "logits", "check", "doctor"}, arg: "FILE", doc: "load this libamdhip64; if empty: one from the usual places"},
+	{name: "cuda-lib", def: "", commands: []string{"run", "logits", "check", "doctor"}, arg: "FILE", doc: "load this libcuda; if empty: one from the usual places"},
 	{name: "sanitize", def: "", commands: []string{"run", "logits", "check"}, arg: "C,C2", doc: "on emu: memory, race, uninit, waitcnt or all; a report ends the command with exit code 4"},
 	{name: "counters", def: "", commands: []string{"run", "logits", "check"}, arg: "text|F.json", doc: "on emu: what each kernel executes, as a table to standard error or to a file"},
 	{name: "numerics", def: "production", commands: []string{"run", "logits", "dump", "check", "compile", "explain", "view"}, arg: "N", doc: "production rounds caches to fp8 and fp4 as the model was trained; unrounded keeps bf16"},
 
 	{name: "decode", def: "", commands: []string{"tokenize"}, arg: "IDS", doc: "decode these ids instead of reading text; also @FILE, or F.safetensors:NAME"},
-	{name: "json", def: false, commands: []string{"run", "tokenize", "check", "compile", "inspect", "doctor", "passes", "explain", "bisect"}, doc: "print one JSON object on one line and nothing else"},
+	{name: "json", def: false, commands: []string{"run", "tokenize", "check", "compile", "inspect", "plan", "doctor", "passes", "explain", "bisect"}, doc: "print one JSON object on one line and nothing else"},
+
+	{name: "device-memory", def: "", commands: []string{"plan"}, arg: "288GiB", doc: "memory of the device: bytes, or with KiB, MiB, GiB, kB, MB, GB"},
+	{name: "max-batch", def: 0, commands: []string{"plan"}, arg: "B", doc: "requests at a time; 0: the largest batch that was compiled"},
+	{name: "max-seq", def: 0, commands: []string{"plan"}, arg: "N", doc: "positions per request; 0: as compiled"},
+	{name: "dry-run", def: false, commands: []string{"run"}, doc: "with --bundle: say what it takes of the device's memory, and read no weights"},
 
 	{name: "prefix", def: "", commands: []string{"compare"}, arg: "P", doc: "names in B are P + the names in A"},
 	{name: "max-rel", def: -1.0, commands: []string{"compare"}, arg: "X", doc: "exit 4 if a relative Frobenius error is above X"},
@@ -135,7 +142,7 @@ var flagTable = []flagDef{
 	{name: "disable-kernel", def: []string{}, commands: kernelCommands, arg: "F,F2", doc: "kernel forms that must not be chosen, as kiln passes lists them"},
 
 	{name: "bundle", def: "", commands: []string{"run", "logits"}, arg: "F.kiln", doc: "run this bundle; if empty, what is needed is compiled for the device"},
-	{name: "cache-dir", def: "", commands: []string{"run", "logits", "check", "compile", "launch", "view", "cache"}, arg: "DIR", doc: "where compiled kernels are kept; if empty: kiln in the user's cache folder"},
+	{name: "cache-dir", def: "", commands: []string{"run", "logits", "check", "compile", "launch", "view", "cache", "doctor"}, arg: "DIR", doc: "where compiled kernels are kept; if empty: kiln in the user's cache folder"},
 	{name: "llvm", def: "", commands: []string{"run", "logits", "check", "compile", "launch", "view", "inspect", "doctor"}, arg: "DIR", doc: "folder of the LLVM programs; if empty: .toolchain/llvm, PATH, then ROCm"},
 }
 
@@ -324,4 +331,30 @@ func parseIDs(text string) ([]int32, error) {
 		return nil, fmt.Errorf("no ids")
 	}
 	return ids, nil
+}
+
+// commandWith is the command line with the flags that were given, one of them with
+// another value.
+func (f *flags) commandWith(name, value string) string {
+	words := []string{"kiln", f.command}
+	for _, d := range f.defs {
+		text := f.text(d.name)
+		if _, ok := d.def.([]string); ok {
+			text = strings.Join(f.list(d.name), ",")
+		}
+		switch {
+		case d.name == name:
+			text = value
+		case !f.given(d.name):
+			continue
+		}
+		word := "--" + d.name + "=" + text
+		if strings.ContainsFunc(text, func(r rune) bool {
+			return !unicode.IsLetter(r) && !unicode.IsDigit(r) && !strings.ContainsRune("-_./:,+@%", r)
+		}) {
+			word = "--" + d.name + "='" + strings.ReplaceAll(text, "'", `'\''`) + "'"
+		}
+		words = append(words, word)
+	}
+	return strings.Join(words, " ")
 }

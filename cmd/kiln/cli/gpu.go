@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -9,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/kiln-project/kiln/codegen/bundle"
 	"github.com/kiln-project/kiln/codegen/object"
@@ -46,7 +48,7 @@ func parseGPU(name string) (kind string, index int, ok bool) {
 	return kind, n, err == nil && n >= 0 && strconv.Itoa(n) == number
 }
 
-// graphOptions reads --graph and --graph-build.
+// graphOptions reads --graph, --graph-build and --watchdog.
 func graphOptions(f *flags) (cuda.PlanOptions, error) {
 	var o cuda.PlanOptions
 	var err error
@@ -56,7 +58,24 @@ func graphOptions(f *flags) (cuda.PlanOptions, error) {
 	if o.Build, err = cuda.ParseBuild(f.text("graph-build")); err != nil {
 		return o, usagef("--graph-build explicit", "%s %w", f.origins("graph-build"), err)
 	}
+	if text := f.text("watchdog"); text != "" {
+		if o.Watchdog, err = time.ParseDuration(text); err != nil || o.Watchdog <= 0 {
+			return o, usagef("--watchdog 30s", "%s %q: want a time such as 30s or 2m", f.origins("watchdog"), text)
+		}
+	}
 	return o, nil
+}
+
+// stuck is the error of a step that the watchdog ended, with the command that finds
+// the kernel; without graphs the error has it.
+func stuck(f *flags, err error) error {
+	if !errors.Is(err, cuda.ErrStuck) {
+		return err
+	}
+	if l := (*rt.LaunchError)(nil); errors.As(err, &l) {
+		return err
+	}
+	return &codedError{exitFailed, err, f.commandWith("graph", "off")}
 }
 
 // openGPU opens a GPU. absent says that there is none, or no library of the vendor's
@@ -105,31 +124,36 @@ func (g *gpuDevice) openCUDA(from cuda.Options, o cuda.PlanOptions) error {
 	return err
 }
 
+// rocmRelease is the version of a HIP library and the release of ROCm that it and the
+// release file of the installation say. root is ROCM_PATH; file is "" without one.
+func rocmRelease(lib *hip.Library, root string) (version int, release hip.Release, file, note string, err error) {
+	if version, err = lib.Version(); err != nil {
+		return version, release, "", "", err
+	}
+	file = filepath.Join(cmp.Or(root, "/opt/rocm"), ".info", "version")
+	if _, err := os.Stat(file); errors.Is(err, fs.ErrNotExist) {
+		file = ""
+	}
+	release, note, err = hip.ReleaseOf(version, file)
+	return version, release, file, note, err
+}
+
+// kfdTopology is where Linux lists the chips of AMD that are there.
+func kfdTopology() fs.FS { return os.DirFS("/sys/class/kfd/kfd/topology") }
+
 func (g *gpuDevice) openHIP(e *env, f *flags, from hip.Options, o hip.PlanOptions) error {
 	lib, err := hip.Open(from)
 	if err != nil {
 		return err
 	}
-	version, err := lib.Version()
-	if err != nil {
-		return err
-	}
-	root := from.Root
-	if root == "" {
-		root = "/opt/rocm"
-	}
-	infoFile := filepath.Join(root, ".info", "version")
-	if _, err := os.Stat(infoFile); errors.Is(err, fs.ErrNotExist) {
-		infoFile = ""
-	}
-	release, note, err := hip.ReleaseOf(version, infoFile)
+	_, release, _, note, err := rocmRelease(lib, from.Root)
 	if err != nil {
 		return err
 	}
 	if note != "" {
 		g.notes = append(g.notes, note)
 	}
-	warning, err := hip.OverrideWarning(e.variable("HSA_OVERRIDE_GFX_VERSION"), os.DirFS("/sys/class/kfd/kfd/topology"))
+	warning, err := hip.OverrideWarning(e.variable("HSA_OVERRIDE_GFX_VERSION"), kfdTopology())
 	if err != nil {
 		return err
 	}
@@ -168,6 +192,21 @@ func (g *gpuDevice) open() (rt.Device, error) {
 		return d, nil
 	}
 	return g.reopen()
+}
+
+// freeMemory is how many bytes of the device that was chosen are free; nil where
+// that is not known, as of all whose memory is this process's.
+func (d device) freeMemory() (*int64, error) {
+	if d.gpu == nil || d.gpu.opened == nil {
+		return nil, nil
+	}
+	var open rt.Device = d.gpu.opened
+	m, ok := open.(rt.MemoryReporter)
+	if !ok {
+		return nil, nil
+	}
+	free, _, err := m.Memory()
+	return ptrTo(int64(free)), err
 }
 
 // close closes the device unless it was taken.

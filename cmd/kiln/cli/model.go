@@ -109,6 +109,9 @@ func openModelOn(e *env, f *flags, dev device, taps bool, need heads, progress *
 		if compiled, err = openBundle(f, dev, path, c, &o); err != nil {
 			return nil, nil, err
 		}
+		if err := compiled.fits(f); err != nil {
+			return nil, nil, err
+		}
 		config = passes.Config{Pipeline: "required"} // the bundle has its plans; the graphs only say the layout
 	}
 	var t passes.Target

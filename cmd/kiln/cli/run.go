@@ -27,7 +27,12 @@ an emulator on this CPU: docs/emulator.md. --sanitize and --counters watch it.
 Devices: hip and cuda are GPUs of AMD and NVIDIA, host is native code for this CPU,
 emu is GPU code, emulated, and ref the evaluator. auto takes the first of hip, cuda
 and host that is there. On GPUs a step is replayed as a graph, --graph off launches
-kernel by kernel. With --bundle neither LLVM nor Go is needed.
+kernel by kernel. With --bundle neither LLVM nor Go is needed; what does not fit the
+device's memory is refused before weights are read, and --dry-run stops there.
+
+With --watchdog 30s a step on a GPU that does not end in time is an error, which
+names the entry, its bucket and the command that finds the kernel: the same with
+--graph off, where each kernel is waited for, which is slow.
 
 Generation stops at the end-of-sentence token, which is kept in the ids and left
 out of the text; with --ignore-eos it goes on to --max-new-tokens.`
@@ -55,6 +60,9 @@ func runRun(e *env, f *flags, _ []string) error {
 	tok, prompt, err := readPrompt(f)
 	if err != nil {
 		return err
+	}
+	if f.boolean("dry-run") {
+		return runDry(e, f, sampling.Temperature == 0, len(prompt)+f.number("max-new-tokens"))
 	}
 	progress := newProgress(e, f)
 	defer progress.close()
@@ -132,7 +140,7 @@ func generate(e *env, f *flags, s *session, seq *engine.Seq, req engine.Request,
 		return &codedError{exitFailed, err, "add --temperature 1 --top-k 1: the same tokens, chosen from logits, so that the message names the faulty one"}
 	}
 	if err != nil {
-		return err
+		return stuck(f, err)
 	}
 	progress.clear()
 	if err := s.device.tellCounters(e.stderr); err != nil {

@@ -1,31 +1,46 @@
 package devicetest
 
 import (
+	"cmp"
 	"testing"
 
 	"github.com/kiln-project/kiln/runtime/internal/driver"
 	"github.com/kiln-project/kiln/runtime/internal/driver/drivertest"
 )
 
-// FakeDrivers makes driver libraries of both vendors with GPUs of some
-// architectures, which compute nothing. At the end of the test nothing of them may
+// Fakes says what GPUs there are.
+type Fakes struct {
+	HIP, CUDA []string // architectures
+	Memory    int64    // bytes of each; 0 is 4 GiB
+	ROCm      string   // a release that drivertest has; "" is its default
+	// Hangs: kernels do not end before the test does, and what a device that does not
+	// answer has open stays open.
+	Hangs bool
+}
+
+// FakeDrivers makes driver libraries of both vendors, whose GPUs compute nothing. At the end of the test nothing of them may
 // be open.
-func FakeDrivers(t testing.TB, hipArchs, cudaArchs []string) (hip, cuda string) {
+func FakeDrivers(t testing.TB, f Fakes) (hip, cuda string) {
 	t.Helper()
 	if err := drivertest.Supported(); err != nil {
 		t.Skip(err)
 	}
-	library := func(k driver.Kind, name string, archs []string) string {
-		o := drivertest.Options{Kind: k}
+	library := func(k driver.Kind, name string, version string, archs []string) string {
+		o := drivertest.Options{Kind: k, Version: version}
 		for _, a := range archs {
-			o.Devices = append(o.Devices, drivertest.Device{Name: name, Arch: a, Memory: 1 << 32})
+			o.Devices = append(o.Devices, drivertest.Device{Name: name, Arch: a, Memory: cmp.Or(f.Memory, 1<<32)})
+		}
+		ended := make(chan struct{})
+		if f.Hangs {
+			o.Execute = func(*drivertest.Launch) error { <-ended; return nil }
 		}
 		fake, err := drivertest.New(t.TempDir(), o)
 		if err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() {
-			if open := fake.Open(); len(open) > 0 {
+			close(ended)
+			if open := fake.Open(); len(open) > 0 && !f.Hangs {
 				t.Errorf("%s: open %v", k, open)
 			}
 			if err := fake.Close(); err != nil {
@@ -34,5 +49,5 @@ func FakeDrivers(t testing.TB, hipArchs, cudaArchs []string) (hip, cuda string) 
 		})
 		return fake.Path
 	}
-	return library(driver.HIP, "AMD Instinct", hipArchs), library(driver.CUDA, "NVIDIA", cudaArchs)
+	return library(driver.HIP, "AMD Instinct", f.ROCm, f.HIP), library(driver.CUDA, "NVIDIA", "", f.CUDA)
 }

@@ -21,6 +21,7 @@ type Device struct {
 	jobs   chan job
 	done   chan struct{} // closed when the thread has ended
 	closed atomic.Bool   // the thread may serve others again
+	stuck  atomic.Bool   // DoWithin gave up
 
 	// Of the thread only.
 	handle  int32 // CUdevice, hipDevice_t
@@ -100,6 +101,14 @@ func (d *Device) Do(f func() error) error {
 	if d.current() {
 		return f()
 	}
+	if err := d.Answers(); err != nil {
+		return err
+	}
+	return d.send(f)
+}
+
+// send gives f to the device's thread and waits for it.
+func (d *Device) send(f func() error) error {
 	j := job{f, make(chan error, 1)}
 	select {
 	case d.jobs <- j:

@@ -15,6 +15,9 @@ var (
 	ErrDeviceLost = errors.New("device lost")
 	// ErrWrongImage: the device cannot run this code.
 	ErrWrongImage = errors.New("code is not for this device")
+	// ErrStuck: work on the device did not end in time. Nothing more can be done with
+	// the device in this process, not even closing it.
+	ErrStuck = errors.New("the device does not answer")
 	// ErrClosed: the object was closed before.
 	ErrClosed = errors.New("closed")
 )

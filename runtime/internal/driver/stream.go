@@ -54,6 +54,11 @@ func (s *Stream) Run(q *Sequence) error {
 	}, &q.resource)
 }
 
+// RunOne launches one kernel of a list.
+func (s *Stream) RunOne(q *Sequence, index int) error {
+	return s.with(func(d *Device) error { return d.enqueue(index, &q.launches[index], s.handle) }, &q.resource)
+}
+
 // Replay launches a graph.
 func (s *Stream) Replay(e *Exec) error {
 	return s.with(func(d *Device) error { return d.try(&d.lib.fn.GraphLaunch, e.handle, s.handle) }, &e.resource)

@@ -37,6 +37,8 @@ type Device struct {
 	pending []write // not enqueued yet
 }
 
+var _ device.MemoryReporter = (*Device)(nil) // by package driver
+
 // write is a copy to the device from staging.
 type write struct {
 	to           *driver.Buffer
@@ -72,7 +74,7 @@ func (d *Device) Graphs() bool { return d.opts.Graph != GraphOff }
 
 // Sync implements device.Device.
 func (d *Device) Sync() error {
-	return d.Do(func() error { return d.wait() })
+	return d.DoWithin(d.opts.Watchdog, func() error { return d.wait() })
 }
 
 // Close implements device.Device.
@@ -81,7 +83,7 @@ func (d *Device) Close() error {
 	if d.staging != nil {
 		// Copies may be under way. With a lost device all is gone, and who lost it
 		// knows.
-		if err := d.Sync(); !errors.Is(err, driver.ErrDeviceLost) {
+		if err := d.Sync(); !errors.Is(err, driver.ErrDeviceLost) && !errors.Is(err, driver.ErrStuck) {
 			errs = append(errs, err)
 		}
 		errs = append(errs, d.staging.Close())

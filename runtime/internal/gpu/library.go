@@ -116,7 +116,10 @@ func (s *sequence) named(err error) error {
 
 // Run implements device.Sequence.
 func (s *sequence) Run() error {
-	return s.d.Do(func() error {
+	if s.d.opts.Watchdog != 0 && s.exec == nil && s.list != nil {
+		return s.step()
+	}
+	return s.d.DoWithin(s.d.opts.Watchdog, func() error {
 		if err := s.d.flush(); err != nil {
 			return err
 		}
@@ -128,6 +131,30 @@ func (s *sequence) Run() error {
 		}
 		return nil
 	})
+}
+
+// step launches the kernels one by one and waits for each, so that one that does not
+// end is known.
+func (s *sequence) step() error {
+	for i := range s.launches {
+		err := s.d.DoWithin(s.d.opts.Watchdog, func() error {
+			if err := s.d.flush(); err != nil {
+				return err
+			}
+			if err := s.d.stream.RunOne(s.list, i); err != nil {
+				return err
+			}
+			return s.d.wait()
+		})
+		var of *driver.LaunchError
+		if err != nil && !errors.As(err, &of) {
+			return s.launches[i].Failed(i, err)
+		}
+		if err != nil {
+			return s.named(err)
+		}
+	}
+	return nil
 }
 
 // Close implements device.Sequence.

@@ -48,6 +48,9 @@ func (m *memory) Write(offset int64, src []byte) error {
 	if err := m.within(offset, len(src)); err != nil {
 		return err
 	}
+	if err := m.d.Answers(); err != nil {
+		return err
+	}
 	for len(src) > 0 {
 		from, n, err := m.d.stage(src)
 		if err != nil {
@@ -65,7 +68,7 @@ func (m *memory) Read(offset int64, dst []byte) error {
 		return err
 	}
 	d := m.d
-	return d.Do(func() error {
+	return d.DoWithin(d.opts.Watchdog, func() error {
 		all := d.staging.Bytes()
 		for first := true; first || len(dst) > 0; first = false {
 			from := d.used

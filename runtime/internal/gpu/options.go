@@ -3,6 +3,7 @@ package gpu
 import (
 	"fmt"
 	"strings"
+	"time"
 )
 
 // Graph says whether sequences are replayed as graphs.
@@ -53,6 +54,9 @@ type Options struct {
 	Build Build
 	// Staging is how many bytes of pinned memory copies pass through; 0 is 8 MiB.
 	Staging int64
+	// Watchdog is how long a step may take until it is an error; 0 is for ever. Without
+	// graphs each launch is waited for then, so that the error names the kernel.
+	Watchdog time.Duration
 }
 
 const defaultStaging = 8 << 20
