@@ -82,6 +82,7 @@ func openBundle(f *flags, dev device, path string, c *dsv4.Config, o *dsv4.Optio
 	if m.sizer, err = newSizer(path, b, code); err != nil {
 		return nil, err
 	}
+	m.sizer.eager = dev.gpu == nil || dev.gpu.opened != nil && !dev.gpu.opened.Graphs()
 	for _, b := range code.Module.Plans[0].Binding {
 		switch b.Symbol {
 		case "R":

@@ -37,6 +37,7 @@ type sizer struct {
 	maxPositions int
 	code         *bundle.Code
 	graphs       []*ir.Graph // one for each set of pools that an engine makes
+	eager        bool        // launches are not replayed as graphs
 }
 
 // newSizer reads the sizes of pools from the model's config, and refuses a bundle
@@ -127,7 +128,9 @@ func (s *sizer) need(batch, maxSeq int) (memoryNeed, error) {
 		n.Arena = max(n.Arena, p.Arena)
 		n.Launches += len(p.Launches)
 		for i := range p.Launches {
-			n.Graphs += graphNode(&p.Launches[i])
+			if !s.eager {
+				n.Graphs += graphNode(&p.Launches[i])
+			}
 		}
 	}
 	pages, compiled := int64(s.layout.Pages(maxSeq)), int64(s.layout.Pages(s.set.MaxSeq))

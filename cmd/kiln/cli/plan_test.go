@@ -114,6 +114,7 @@ func TestRunFitsMemory(t *testing.T) {
 		return kilnWith(t, chosen, "", append(args, more...)...)
 	}
 	run(tinyModel, total).ok(t)
+	run(tinyModel, total-r.Targets[0].Graphs, "--graph", "off").ok(t)
 	weightless := modelFolder(t, map[string][]byte{"model.safetensors": nil})
 	want := []string{"kiln: " + b + " needs " + binarySize(total) + " for batch 64 and max-seq 512 (", "free on cuda:0 (NVIDIA, sm_90, graphs) are " + binarySize(total-1) + "\n", "\n  try: kiln compile --model " + weightless + " --target sm_90 --batch 1 --max-seq 512 -o OTHER.kiln\n"}
 	run(weightless, total-1).failed(t, exitRefused, want...)
