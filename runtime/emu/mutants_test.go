@@ -335,7 +335,8 @@ func unmutated(t *testing.T, list []*subject) {
 	}
 }
 
-// TestMutants tries a sample of the mutants: most of the kinds' mistakes are noticed.
+// TestMutants tries a sample of the mutants. Kinds of which fewer than enough count are not
+// judged.
 // The long tests try all of them.
 func TestMutants(t *testing.T) {
 	if testing.Short() {
