@@ -121,6 +121,37 @@ func TestBordersAreOneLaunch(t *testing.T) {
 	}
 }
 
+// TestNoSplitTokens: a threshold that the user sets reaches the kernel forms.
+func TestNoSplitTokens(t *testing.T) {
+	tg, err := target.Lookup("gfx942")
+	if err != nil {
+		t.Fatal(err)
+	}
+	launches := func(set map[string]int) int {
+		u := NewUnit(tg)
+		m := &passes.Module{Entries: entries(t, "../testdata/tiny-dsv4", tg), Target: tg.ForPasses(), Config: passes.Config{Set: set}}
+		if err := passes.Lower(m, []passes.Bucket{bucket("decode", "B", 4)}, u); err != nil {
+			t.Fatal(err)
+		}
+		n := 0
+		for _, l := range u.Module.Plans[0].Launches {
+			if u.Module.Kernels[l.Kernel].Form == "sparse_attention_mfma" {
+				n++
+			}
+		}
+		return n
+	}
+	const layers = 6
+	for _, tc := range []struct {
+		set  map[string]int
+		want int
+	}{{nil, 2 * layers}, {map[string]int{passes.NoSplitTokens: 4}, layers}, {map[string]int{passes.NoSplitTokens: 5}, 2 * layers}} {
+		if got := launches(tc.set); got != tc.want {
+			t.Errorf("%v: %d launches of attention, want %d", tc.set, got, tc.want)
+		}
+	}
+}
+
 // TestBucketsShareKernels: a bucket changes grids and integers, not code, but
 // for the tile height of products.
 func TestBucketsShareKernels(t *testing.T) {

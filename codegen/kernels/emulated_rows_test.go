@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/kiln-project/kiln/codegen/kernels"
 	"github.com/kiln-project/kiln/ir"
 	"github.com/kiln-project/kiln/ir/eval"
 )
@@ -154,7 +155,11 @@ func realCases(c *cases, t, d int) {
 			c.t.Fatal(err)
 		}
 		c.def = def
+		from := len(c.limit)
 		c.add(attrs, args...)
+		for _, f := range kernels.For(op) { // of those that take the case, the first has the liberty
+			c.liberty(f, from)
+		}
 	}
 	limits := ir.A("limit", 10.0)
 	add("rms_norm", normEps, x, w)

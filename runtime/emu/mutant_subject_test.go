@@ -45,8 +45,8 @@ type block struct {
 	readOnly           bool
 }
 
-// budget is a context that ends after so many looks: a launch looks after a fixed
-// number of instructions, so the mutants that do not end are the same ones each time.
+// budget is a context that ends after so many looks: a launch looks before each group
+// and after a fixed number of instructions, so the mutants that do not end are the same ones each time.
 type budget struct {
 	context.Context
 	left int
@@ -72,7 +72,8 @@ func (r *replay) run(k *Kernel, checks Checks) outcome {
 	if checks != 0 {
 		l.Sanitize = &Sanitize{Checks: checks, Buffers: r.buffers, Shadow: &Shadow{}}
 	}
-	_, err := k.Run(&budget{context.Background(), 2 + int(r.instructions/quantum)}, l)
+	looks := l.Grid[0]*l.Grid[1]*l.Grid[2] + 2 + int(r.instructions/quantum)
+	_, err := k.Run(&budget{context.Background(), looks}, l)
 	var report *SanitizerError
 	switch {
 	case errors.As(err, &report):

@@ -261,7 +261,7 @@ func (x *raceWatcher) end(*group) {
 			}
 		}
 		p.wrote, p.read = [racePageBytes / 64]uint64{}, [racePageBytes / 64]uint64{}
-		x.spare = append(x.spare, p) //kilnvet:ignore maporder spare pages are all alike
+		x.spare = append(x.spare, p)
 	}
 	clear(x.pages)
 	x.nearPage = nil
