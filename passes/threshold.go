@@ -36,7 +36,7 @@ const NoSplitTokens = "attention.no_split_tokens"
 var Thresholds = []Threshold{
 	{
 		Key: "fuse-hc.max_tokens", Value: 1 << 30, Origin: Modelled, Doc: "hc_post, hc_pre and the norm are fused up to so many tokens",
-		Source: "at any T it is one launch for three, with as many groups as each has, and reads the new streams and y back while they are in a cache",
+		Source: "at any T it is one launch for three (on matrix units two for four), with as many groups as each has, and reads the new streams and y back while they are in a cache",
 	},
 	{
 		Key: "fuse-hc.max_tokens", Target: "gfx950", Value: 64, Origin: Published, Doc: "hc_post, hc_pre and the norm are fused up to so many tokens",
