@@ -150,11 +150,15 @@ func (k *Kernel) check() error {
 			d.FloatMode(), d.Rsrc1, floatMode)
 	}
 	for _, p := range []struct {
-		bit  object.Property
-		name string
-	}{{object.PrivateSegmentBuffer, "private segment buffer"}, {object.QueuePtr, "queue pointer"}, {object.DispatchID, "dispatch id"}} {
+		bit       object.Property
+		name, how string
+	}{
+		{object.PrivateSegmentBuffer, "private segment buffer", "gfx942 and gfx950 do without"},
+		{object.QueuePtr, "queue pointer", `LLVM leaves it out of a function with the attribute "amdgpu-no-queue-ptr"`},
+		{object.DispatchID, "dispatch id", `LLVM leaves it out of a function with the attribute "amdgpu-no-dispatch-id"`},
+	} {
 		if d.Has(p.bit) {
-			return fmt.Errorf("it wants the %s in its registers, which is not supported", p.name)
+			return fmt.Errorf("it wants the %s in its registers, which is not supported: %s", p.name, p.how)
 		}
 	}
 	return nil

@@ -13,7 +13,7 @@ import (
 
 var (
 	updateMutants = flag.Bool("update-mutants", false, "write docs/mutants.md")
-	mutantsOfKind = flag.Int("mutants", 0, "try a sample of so many mutants of each kind; 0 is all of them")
+	mutantsOfKind = flag.Int("mutants", 40, "try a sample of so many mutants of each kind; 0 is all of them, which takes hours")
 )
 
 // TestMutantsLong tries all mutants, or a larger sample, and keeps the result in
