@@ -22,16 +22,25 @@ func (in *bundleInspection) profile(path string) error {
 	if len(c.Kernels) == 0 {
 		return refuse(fmt.Errorf("%s: nothing was launched", path), "")
 	}
+	has := "" // an emulated chip that the bundle has code for
 	for _, n := range c.Kernels {
 		found := false
 		for i := range in.Kernels {
 			k := &in.Kernels[i]
-			if chip, _, _ := strings.Cut(k.bundleTarget, ":"); chip == c.Chip && k.Name == n.Kernel {
+			chip, _, _ := strings.Cut(k.bundleTarget, ":")
+			if slices.Contains(emu.Chips, chip) && (has == "" || chip == c.Chip) {
+				has = chip
+			}
+			if chip == c.Chip && k.Name == n.Kernel {
 				k.Profile, found = &n, true
 			}
 		}
 		if !found {
-			return refuse(fmt.Errorf("%s has no kernel %s for %s, which the run of %s launched", in.Bundle, n.Kernel, c.Chip, path), "kiln run --bundle "+in.Bundle+" --device emu:"+c.Chip+" --counters "+path)
+			hint := ""
+			if has != "" {
+				hint = "kiln run --bundle " + in.Bundle + " --device emu:" + has + " --counters " + path
+			}
+			return refuse(fmt.Errorf("%s has no kernel %s for %s, which the run of %s launched", in.Bundle, n.Kernel, c.Chip, path), hint)
 		}
 	}
 	return nil
