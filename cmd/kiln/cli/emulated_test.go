@@ -55,7 +55,7 @@ func TestEmulatedBundle(t *testing.T) {
 		t.Errorf("%d kernels have counters, the file has %d", profiled, len(c.Kernels))
 	}
 	other := writeFile(t, "other.json", `{"chip": "gfx950", "kernels": [{"kernel": "k"}]}`)
-	kiln(t, "inspect", b, "--profile", other).failed(t, exitRefused, "has no kernel k for gfx950")
+	kiln(t, "inspect", b, "--profile", other).failed(t, exitRefused, "has no kernel k for gfx950", "--device emu:gfx942")
 	kiln(t, "inspect", b, "--profile", writeFile(t, "wrong.json", `{"chips": 1}`)).failed(t, exitFailed, "not a file that --counters writes: ")
 }
 
