@@ -3,6 +3,7 @@
 package host_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/kiln-project/kiln/codegen/kernels"
@@ -26,6 +27,9 @@ func TestGoldenDisabledForms(t *testing.T) {
 			continue
 		}
 		for _, f := range kernels.For(op) {
+			if strings.HasSuffix(f.Name, "_mfma") { // of AMD's matrix units: runtime/emu has this test for them
+				continue
+			}
 			t.Run(f.Name, func(t *testing.T) {
 				decomposed := 0
 				runGolden(t, c, devicetest.Variant{
