@@ -2,9 +2,9 @@ package emu
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
-	"syscall"
 
 	"github.com/kiln-project/kiln/codegen/object"
 	"github.com/kiln-project/kiln/codegen/plan"
@@ -57,104 +57,80 @@ func (d *Device) Sync() error { return nil }
 // Close implements device.Device.
 func (d *Device) Close() error { return nil }
 
-// memory is a block outside the Go heap, so that it keeps its address.
+// memory is a block of the space. With the sanitizer of uninitialised memory the
+// shadow hears of all that the host writes and reads.
 type memory struct {
+	*device.Mapped
 	space  *Space
-	bytes  []byte
-	size   int64 // what was asked for: a mapping has a byte at least
-	fresh  bool  // still the zeros that it was mapped as
-	shadow *Shadow
+	shadow *Shadow // nil without the sanitizer
 }
 
 // Alloc implements device.Device.
 func (d *Device) Alloc(bytes int64) (device.Memory, error) {
-	if bytes < 0 {
-		return nil, fmt.Errorf("allocating %d bytes", bytes)
-	}
-	b, err := syscall.Mmap(-1, 0, int(max(bytes, 1)), syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_PRIVATE|syscall.MAP_ANON)
+	m, err := device.Map(bytes)
 	if err != nil {
-		return nil, fmt.Errorf("allocating %d bytes: %w", bytes, err)
-	}
-	if err := d.space.Map(b, "memory"); err != nil {
 		return nil, err
+	}
+	b := m.Whole()
+	if err := d.space.Map(b, "memory"); err != nil {
+		return nil, errors.Join(err, m.Free())
 	}
 	if d.shadow != nil {
 		d.shadow.Undefine(Address(b), uint64(len(b)))
 	}
-	return &memory{&d.space, b, bytes, true, d.shadow}, nil
+	return &memory{m, &d.space, d.shadow}, nil
 }
 
-// Address implements device.Memory.
-func (m *memory) Address() uint64 {
-	m.fresh = false
-	return Address(m.bytes)
-}
-
-// Size implements device.Memory.
-func (m *memory) Size() int64 { return m.size }
-
-// Bytes implements device.Memory. With the sanitizer of uninitialised memory there
-// are none, so that it hears of all that the host writes and reads.
+// Bytes implements device.Memory: there are none with a shadow, which would not hear
+// of what is done with them.
 func (m *memory) Bytes() []byte {
 	if m.shadow != nil {
 		return nil
 	}
-	m.fresh = false
-	return m.bytes[:m.size]
+	return m.Mapped.Bytes()
 }
 
 // Write implements device.Memory.
 func (m *memory) Write(offset int64, src []byte) error {
-	b, err := m.at(offset, len(src))
-	copy(b, src)
-	if m.shadow != nil && len(b) > 0 {
-		m.shadow.Define(Address(b), uint64(len(b)))
+	if err := m.Mapped.Write(offset, src); err != nil {
+		return err
 	}
-	return err
-}
-
-// Read implements device.Memory.
-func (m *memory) Read(offset int64, dst []byte) error {
-	b, err := m.at(offset, len(dst))
-	if m.shadow != nil {
-		if r, found := m.shadow.Result(b, m.bytes, fmt.Sprintf("a block of %d", m.size)); found {
-			return &SanitizerError{Reports: []Report{r}}
-		}
-	}
-	copy(dst, b)
-	return err
-}
-
-// Zero implements device.Memory.
-func (m *memory) Zero() error {
-	if !m.fresh {
-		clear(m.bytes)
-	}
-	if m.shadow != nil {
-		m.shadow.Define(Address(m.bytes), uint64(len(m.bytes)))
+	if m.shadow != nil && len(src) > 0 {
+		m.shadow.Define(m.Address()+uint64(offset), uint64(len(src)))
 	}
 	return nil
 }
 
-// Free implements device.Memory.
-func (m *memory) Free() error {
-	b := m.bytes
-	m.space.Unmap(b)
+// Read implements device.Memory.
+func (m *memory) Read(offset int64, dst []byte) error {
 	if m.shadow != nil {
-		m.shadow.Define(Address(b), uint64(len(b)))
+		b, _ := m.At(offset, len(dst)) // an error is Mapped.Read's
+		if r, found := m.shadow.Result(b, m.Whole(), fmt.Sprintf("a block of %d", m.Size())); found {
+			return &SanitizerError{Reports: []Report{r}}
+		}
 	}
-	m.bytes, m.size = nil, 0
-	return syscall.Munmap(b)
+	return m.Mapped.Read(offset, dst)
 }
 
-// at is the view of a range.
-func (m *memory) at(offset int64, n int) ([]byte, error) {
-	if offset < 0 || offset > m.size-int64(n) {
-		return nil, fmt.Errorf("bytes %d..%d of a block of %d", offset, offset+int64(n), m.size)
+// Zero implements device.Memory.
+func (m *memory) Zero() error {
+	if m.shadow != nil {
+		m.define()
 	}
-	m.fresh = false
-	return m.bytes[offset:][:n], nil
+	return m.Mapped.Zero()
 }
+
+// Free implements device.Memory.
+func (m *memory) Free() error {
+	m.space.Unmap(m.Whole())
+	if m.shadow != nil {
+		m.define()
+	}
+	return m.Mapped.Free()
+}
+
+// define has the shadow take the whole block for defined.
+func (m *memory) define() { m.shadow.Define(Address(m.Whole()), uint64(len(m.Whole()))) }
 
 // library is a loaded code object. Kernels are compiled when a sequence has them.
 type library struct {

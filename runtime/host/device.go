@@ -1,10 +1,6 @@
 package host
 
-import (
-	"fmt"
-
-	"github.com/kiln-project/kiln/runtime/device"
-)
+import "github.com/kiln-project/kiln/runtime/device"
 
 // Device is this process's CPU: device.Device. All is done when a call returns.
 type Device struct {
@@ -38,10 +34,7 @@ func (d *Device) Close() error {
 
 // Alloc implements device.Device.
 func (d *Device) Alloc(bytes int64) (device.Memory, error) {
-	if bytes < 0 {
-		return nil, fmt.Errorf("allocating %d bytes", bytes)
-	}
-	m, err := allocate(bytes)
+	m, err := device.Map(bytes)
 	if err != nil {
 		return nil, err
 	}

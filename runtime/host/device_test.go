@@ -59,17 +59,17 @@ func TestMemory(t *testing.T) {
 // Each way to touch memory makes Zero clear it.
 func TestZero(t *testing.T) {
 	d := openHost(t)
-	for what, touch := range map[string]func(m *memory){
-		"nothing": func(*memory) {},
-		"write":   func(m *memory) { m.Write(3, []byte{7}) },
-		"view":    func(m *memory) { m.Bytes()[3] = 7 },
-		"kernel":  func(m *memory) { m.Address(); m.bytes[3] = 7 }, // as one that has the address
+	for what, touch := range map[string]func(m *device.Mapped){
+		"nothing": func(*device.Mapped) {},
+		"write":   func(m *device.Mapped) { m.Write(3, []byte{7}) },
+		"view":    func(m *device.Mapped) { m.Bytes()[3] = 7 },
+		"kernel":  func(m *device.Mapped) { m.Address(); m.Whole()[3] = 7 }, // as one that has the address
 	} {
 		m, err := d.Alloc(8)
 		if err != nil {
 			t.Fatal(err)
 		}
-		touch(m.(*memory))
+		touch(m.(*device.Mapped))
 		if err := m.Zero(); err != nil || m.Bytes()[3] != 0 {
 			t.Errorf("after %s: %v (%v)", what, m.Bytes(), err)
 		}

@@ -64,7 +64,7 @@ func (l *library) kernel(symbol string) (uintptr, error) {
 // sequence is a list of calls.
 type sequence struct {
 	team  *team
-	args  *memory // all launches' argument words, one block after the other
+	args  *device.Mapped // all launches' argument words, one block after the other
 	calls []launch
 }
 
@@ -81,12 +81,12 @@ func (l *library) Prepare(launches []device.Launch) (device.Sequence, error) {
 	for i := range launches {
 		words += len(launches[i].Args)
 	}
-	args, err := allocate(int64(words) * 8)
+	args, err := device.Map(int64(words) * 8)
 	if err != nil {
 		return nil, err
 	}
 	s := &sequence{team: l.team, args: args, calls: make([]launch, len(launches))}
-	w, at := args.words(), 0
+	w, at := args.Words(), 0
 	for i := range launches {
 		x := &launches[i]
 		s.calls[i] = launch{l.kernels[x.Kernel], uintptr(args.Address()) + uintptr(8*at), x.Grid, x.Work}
