@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -18,7 +17,6 @@ import (
 	"github.com/kiln-project/kiln/models/dsv4"
 	"github.com/kiln-project/kiln/runtime/device"
 	"github.com/kiln-project/kiln/runtime/device/devicetest"
-	"github.com/kiln-project/kiln/runtime/weights"
 )
 
 // subject is a kernel of which mutants are made, with launches whose results are known.
@@ -118,59 +116,30 @@ func (s *subject) record(t testing.TB) error {
 // foreignSubjects are the kernels of another compiler; their results stand in the
 // files.
 func foreignSubjects(t *testing.T) []*subject {
-	tools := toolchain(t)
-	var kernels map[string]foreignKernel
-	if err := json.Unmarshal(golden(t, "meta.json"), &kernels); err != nil {
-		t.Fatal(err)
-	}
-	io, err := weights.Open("../../testdata/golden/triton/io.safetensors")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer io.Close()
 	var list []*subject
-	for _, chip := range Chips {
-		for _, name := range slices.Sorted(maps.Keys(kernels)) {
-			fk := kernels[name]
-			variant := fk.GFX942
-			if chip == "gfx950" {
-				variant = fk.GFX950
-			}
-			p, err := Load(t.Context(), tools.ObjDump, golden(t, name+"."+chip+".hsaco"))
-			if err != nil {
-				t.Fatal(err)
-			}
-			k, err := p.Kernel(variant.Symbol)
-			if err != nil {
-				t.Fatal(err)
-			}
-			l, buffers := fk.launch(t, io, name, k, Lanes*variant.NumWarps, variant.Shared)
-			l.Workers = 1
-			r := &replay{launch: l}
-			for _, arg := range slices.Sorted(maps.Keys(buffers)) {
-				b := buffers[arg]
-				mode := Buffer{Address: Address(b), Bytes: uint64(len(b)), Mode: ModeRead, Label: arg}
-				if arg == fk.Outputs[0] {
-					mode.Mode, mode.Undefined = ModeWrite, true
-				}
-				r.buffers = append(r.buffers, mode)
-				r.blocks = append(r.blocks, &block{now: b, before: bytes.Clone(b)})
-			}
-			s := &subject{name: chip + " triton " + name, form: "triton", k: k, launches: []*replay{r}}
-			if err := s.record(t); err != nil {
-				t.Fatal(err)
-			}
-			for i, arg := range slices.Sorted(maps.Keys(buffers)) {
-				want, err := io.Lookup(name + "." + arg)
-				if err != nil {
-					t.Fatal(err)
-				}
-				if !bytes.Equal(r.blocks[i].after, want.Data) {
-					t.Fatalf("%s: %s is not what it should be", s.name, arg)
-				}
-			}
-			list = append(list, s)
+	for _, o := range foreignObjects(t) {
+		l, buffers := o.launch(t)
+		l.Workers = 1
+		r := &replay{launch: l}
+		for _, arg := range slices.Sorted(maps.Keys(buffers)) {
+			b := buffers[arg]
+			r.buffers = append(r.buffers, o.buffer(arg, b))
+			r.blocks = append(r.blocks, &block{now: b, before: bytes.Clone(b)})
 		}
+		s := &subject{name: o.chip + " triton " + o.name, form: "triton", k: o.k, launches: []*replay{r}}
+		if err := s.record(t); err != nil {
+			t.Fatal(err)
+		}
+		for i, arg := range slices.Sorted(maps.Keys(buffers)) {
+			want, err := o.io.Lookup(o.name + "." + arg)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !bytes.Equal(r.blocks[i].after, want.Data) {
+				t.Fatalf("%s: %s is not what it should be", s.name, arg)
+			}
+		}
+		list = append(list, s)
 	}
 	return list
 }

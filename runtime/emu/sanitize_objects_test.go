@@ -1,7 +1,6 @@
 package emu
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -10,56 +9,30 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-
-	"github.com/kiln-project/kiln/runtime/weights"
 )
 
 // foreignCases are the kernels of another compiler, with what a sanitized launch of
 // them takes.
 func foreignCases(t *testing.T, do func(t *testing.T, k *Kernel, launch func() (Launch, *Shadow, Buffer))) {
-	tools := toolchain(t)
-	var kernels map[string]foreignKernel
-	if err := json.Unmarshal(golden(t, "meta.json"), &kernels); err != nil {
-		t.Fatal(err)
-	}
-	io, err := weights.Open("../../testdata/golden/triton/io.safetensors")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer io.Close()
-	for _, name := range slices.Sorted(maps.Keys(kernels)) {
-		for _, chip := range Chips {
-			fk := kernels[name]
-			variant := fk.GFX942
-			if chip == "gfx950" {
-				variant = fk.GFX950
-			}
-			p, err := Load(t.Context(), tools.ObjDump, golden(t, name+"."+chip+".hsaco"))
-			if err != nil {
-				t.Fatal(err)
-			}
-			k, err := p.Kernel(variant.Symbol)
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Run(name+"/"+chip, func(t *testing.T) {
-				do(t, k, func() (Launch, *Shadow, Buffer) {
-					l, blocks := fk.launch(t, io, name, k, Lanes*variant.NumWarps, variant.Shared)
-					s := &Sanitize{Checks: CheckAll, Shadow: &Shadow{}}
-					var output Buffer
-					for _, arg := range slices.Sorted(maps.Keys(blocks)) {
-						b := Buffer{Address: Address(blocks[arg]), Bytes: uint64(len(blocks[arg])), Mode: ModeRead, Label: arg}
-						if arg == fk.Outputs[0] {
-							b.Mode, b.Undefined = ModeWrite, true
-							output = b
-						}
-						s.Buffers = append(s.Buffers, b)
+	list := foreignObjects(t)
+	slices.SortStableFunc(list, func(a, b *foreignObject) int { return strings.Compare(a.name, b.name) })
+	for _, o := range list {
+		t.Run(o.name+"/"+o.chip, func(t *testing.T) {
+			do(t, o.k, func() (Launch, *Shadow, Buffer) {
+				l, blocks := o.launch(t)
+				s := &Sanitize{Checks: CheckAll, Shadow: &Shadow{}}
+				var output Buffer
+				for _, arg := range slices.Sorted(maps.Keys(blocks)) {
+					b := o.buffer(arg, blocks[arg])
+					if b.Undefined {
+						output = b
 					}
-					l.Sanitize = s
-					return l, s.Shadow, output
-				})
+					s.Buffers = append(s.Buffers, b)
+				}
+				l.Sanitize = s
+				return l, s.Shadow, output
 			})
-		}
+		})
 	}
 }
 
