@@ -62,6 +62,8 @@ var Table = []Target{
 	{Name: "gfx942", Kind: AMDGPU, Triple: "amdgcn-amd-amdhsa", CPU: "gfx942", ID: object.TargetID{Chip: "gfx942"}, Lanes: 256, Wave: 64, Global: 1, Shared: 3, BFloat: true, FMA: true, FNUZ: true, Convert8: true},
 	{Name: "gfx950", Kind: AMDGPU, Triple: "amdgcn-amd-amdhsa", CPU: "gfx950", ID: object.TargetID{Chip: "gfx950"}, Lanes: 256, Wave: 64, Global: 1, Shared: 3, BFloat: true, FMA: true, Convert8: true, Convert4: true},
 	{Name: "sm_90", Kind: NVPTX, Triple: "nvptx64-nvidia-cuda", CPU: "sm_90", Features: "+ptx78", Lanes: 256, Wave: 32, Global: 1, Shared: 3, BFloat: true, FMA: true},
+	// sm_90's instructions and those that newer chips need not have.
+	{Name: "sm_90a", Kind: NVPTX, Triple: "nvptx64-nvidia-cuda", CPU: "sm_90a", Features: "+ptx80", Lanes: 256, Wave: 32, Global: 1, Shared: 3, BFloat: true, FMA: true},
 }
 
 // Lookup finds a target by name. That of an AMD GPU may go on with the features of

@@ -16,6 +16,7 @@ func TestLookup(t *testing.T) {
 		{"gfx950:sramecc-", "gfx950:sramecc-", "-sramecc"},
 		{"x86-64-v3", "x86-64-v3", ""},
 		{"sm_90", "sm_90", "+ptx78"},
+		{"sm_90a", "sm_90a", "+ptx80"},
 	} {
 		got, err := Lookup(tc.given)
 		if err != nil {

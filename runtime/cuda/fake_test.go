@@ -94,6 +94,11 @@ func TestLoad(t *testing.T) {
 		_, err = Load(d, "bad", []byte(strings.Replace(ptx, ".param .u64 vadd_y", ".param word vadd_y", 1)))
 		refused(t, err, ErrWrongImage, "module bad: kernel vadd; error: unexpected parameter \".param word vadd_y\"\n"+
 			"cuModuleLoadDataEx: error 218 CUDA_ERROR_INVALID_PTX (the text of an error); the log above")
+		_, err = LoadCached(d, "bad", []byte(strings.Replace(ptx, ".param .u64 vadd_y", ".param word vadd_y", 1)), codeMap{})
+		refused(t, err, ErrWrongImage, "module bad: kernel vadd; error: unexpected parameter \".param word vadd_y\"\n"+
+			"cuLinkAddData_v2: error 218 CUDA_ERROR_INVALID_PTX (the text of an error); the log above")
+		_, err = LoadCached(d, "new", []byte(strings.Replace(ptx, "sm_80", "sm_100", 1)), codeMap{})
+		refused(t, err, ErrWrongImage, "the PTX is for sm_100, the device is sm_90")
 		m, err := Load(d, "probe", []byte(ptx))
 		ok(t, err)
 		f, err := m.Function("vadd")

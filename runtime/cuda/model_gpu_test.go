@@ -28,6 +28,7 @@ import (
 var (
 	record  = flag.Bool("record", false, "TestRecord compiles what TestModel runs, which needs LLVM and no GPU")
 	objects = flag.String("objects", "objects", "folder of what was recorded")
+	codeDir = flag.String("code", "", "cache of compiled code for TestStart")
 	bundled = flag.String("bundle", "tiny.kiln", "bundle of the tiny model for sm_90")
 	onFakes = flag.Bool("fake", false, "run the tests of the model on a fake driver that computes nothing, to try them")
 	replays = flag.Int("replays", 1000, "steps of TestReplays")
@@ -212,9 +213,14 @@ func TestBatches(t *testing.T) {
 // TestStart measures starts: in this process, and in a new one, in which the driver
 // has the code in its cache.
 func TestStart(t *testing.T) {
+	var o PlanOptions
+	if *codeDir != "" {
+		o.Code = codegen.OpenCache(*codeDir)
+	}
+	child := os.Getenv("KILN_TEST_CHILD")
 	for i, name := range []string{"first in the process", "second in the process"} {
 		start := time.Now()
-		d := openPlans(t, PlanOptions{})
+		d := openPlans(t, o)
 		opened := time.Since(start)
 		b := openTiny(t)
 		read := time.Since(start)
@@ -228,22 +234,37 @@ func TestStart(t *testing.T) {
 			t.Fatal(err)
 		}
 		emit(t, "START", map[string]any{
-			"start": name, "child": os.Getenv("KILN_TEST_CHILD") != "", "number": i + 1, "open_ms": ms(opened), "read_and_pack_ms": ms(read - opened),
+			"start": name, "process": child, "number": i + 1, "open_ms": ms(opened), "read_and_pack_ms": ms(read - opened),
 			"load_ms": ms(loaded - read), "first_token_ms": ms(time.Since(start)),
 		})
 		r.Close(t)
 	}
-	if os.Getenv("KILN_TEST_CHILD") != "" {
+	if child != "" {
 		return
 	}
-	c := exec.Command(os.Args[0], "-test.run=^TestStart$", "-bundle", *bundled, fmt.Sprintf("-fake=%v", *onFakes))
-	c.Env = append(os.Environ(), "KILN_TEST_CHILD=1")
-	out, err := c.CombinedOutput()
-	fmt.Printf("%s", out)
-	if err != nil {
-		t.Error(err)
+	dir := t.TempDir()
+	for _, p := range []struct {
+		name string
+		args []string
+		env  []string
+	}{
+		{"the driver's cache", nil, nil},
+		{"no cache", nil, driverCacheOff},
+		{"kiln's cache, empty", []string{"-code", dir}, driverCacheOff},
+		{"kiln's cache", []string{"-code", dir}, driverCacheOff},
+	} {
+		c := exec.Command(os.Args[0], append([]string{"-test.run=^TestStart$", "-bundle", *bundled, fmt.Sprintf("-fake=%v", *onFakes)}, p.args...)...)
+		c.Env = append(os.Environ(), append(p.env, "KILN_TEST_CHILD="+p.name)...)
+		out, err := c.CombinedOutput()
+		fmt.Printf("%s", out)
+		if err != nil {
+			t.Errorf("%s: %v", p.name, err)
+		}
 	}
 }
+
+// driverCacheOff makes the driver compile text each time.
+var driverCacheOff = []string{"CUDA_CACHE_DISABLE=1"}
 
 func ms(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 

@@ -1,6 +1,9 @@
 package cuda
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
 	"fmt"
 	"regexp"
 	"strconv"
@@ -15,6 +18,36 @@ func Load(d *Device, label string, ptx []byte) (*Module, error) {
 		return nil, fmt.Errorf("module %s on device %d (%s): %w", label, i.Index, i.Name, err)
 	}
 	return d.LoadModule(label, ptx)
+}
+
+// LoadCached is Load that compiles text only once for a target and a version of CUDA:
+// a cubin of it is kept in the cache, nil for none. One that the driver does not take
+// is made again.
+func LoadCached(d *Device, label string, ptx []byte, cache CodeCache) (*Module, error) {
+	if cache == nil {
+		return Load(d, label, ptx)
+	}
+	i := d.Info()
+	if err := checkTarget(ptx, i.Target); err != nil {
+		return nil, fmt.Errorf("module %s on device %d (%s): %w", label, i.Index, i.Name, err)
+	}
+	h := sha256.New()
+	fmt.Fprintf(h, "cubin of %s by CUDA %d\n%s", i.Target, i.Version, ptx)
+	digest := hex.EncodeToString(h.Sum(nil))
+	if cubin, ok := cache.Get(digest); ok {
+		m, err := d.LoadModule(label, cubin)
+		if err == nil || errors.Is(err, ErrDeviceLost) || errors.Is(err, ErrOutOfMemory) {
+			return m, err
+		}
+	}
+	cubin, err := d.Link(label, ptx)
+	if err != nil {
+		return nil, err
+	}
+	if err := cache.Put(digest, cubin); err != nil {
+		return nil, fmt.Errorf("module %s: %w", label, err)
+	}
+	return d.LoadModule(label, cubin)
 }
 
 // targetLine is the directive of PTX text (PTX ISA, ".target"). A letter behind

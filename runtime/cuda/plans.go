@@ -3,7 +3,9 @@ package cuda
 import (
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/kiln-project/kiln/codegen/object"
@@ -15,6 +17,7 @@ import (
 type (
 	PlanDevice  = gpu.Device
 	PlanOptions = gpu.Options
+	CodeCache   = gpu.CodeCache
 )
 
 // ParseGraph and ParseBuild read options of PlanOptions; "" is the default.
@@ -26,12 +29,15 @@ var (
 // OpenForPlans makes an open GPU a device of plans, which closes it; it is closed
 // also when this fails.
 func OpenForPlans(d *Device, o PlanOptions) (*PlanDevice, error) {
-	return gpu.New(d, gpu.Vendor{Name: "cuda", Chip: d.Info().Target, Load: loadKernels}, o)
+	load := func(d *driver.Device, ptx []byte, names []string) (*driver.Module, []gpu.Kernel, error) {
+		return loadKernels(d, ptx, names, o.Code)
+	}
+	return gpu.New(d, gpu.Vendor{Name: "cuda", Chip: d.Info().Target, Load: load}, o)
 }
 
 // loadKernels loads PTX text and finds kernels in it. What they take is read from
 // the text: the driver does not tell.
-func loadKernels(d *driver.Device, ptx []byte, names []string) (*driver.Module, []gpu.Kernel, error) {
+func loadKernels(d *driver.Device, ptx []byte, names []string, cache CodeCache) (*driver.Module, []gpu.Kernel, error) {
 	const label = "kernels.ptx"
 	text, err := object.ReadPTX(ptx)
 	if err != nil {
@@ -40,7 +46,7 @@ func loadKernels(d *driver.Device, ptx []byte, names []string) (*driver.Module, 
 	if len(text.Undefined) > 0 {
 		return nil, nil, fmt.Errorf("module %s: %w: undefined %s", label, ErrWrongImage, strings.Join(text.Undefined, ", "))
 	}
-	m, err := Load(d, label, ptx)
+	m, err := LoadCached(d, label, ptx, cache)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -70,15 +76,38 @@ func findKernel(m *Module, text *object.PTX, name string) (gpu.Kernel, error) {
 }
 
 // Runs lists which of some targets a device executes, the one with the most of its
-// instructions first. Code for one compute capability runs on newer ones.
+// instructions first. Code for one compute capability runs on newer ones; sm_90a, the
+// instructions of one chip alone, on that only.
 func Runs(device string, targets []string) []string {
-	number := func(t string) (n int) {
-		if _, err := fmt.Sscanf(t, "sm_%d", &n); err != nil {
-			return 0
+	have, _ := capability(device)
+	runs := slices.DeleteFunc(slices.Clone(targets), func(t string) bool {
+		n, exact := capability(t)
+		return n == 0 || n > have || exact && n != have
+	})
+	slices.SortStableFunc(runs, func(a, b string) int {
+		n, exact := capability(a)
+		m, other := capability(b)
+		switch {
+		case n != m:
+			return m - n
+		case exact && !other:
+			return -1
+		case other && !exact:
+			return 1
 		}
-		return n
-	}
-	runs := slices.DeleteFunc(slices.Clone(targets), func(t string) bool { return number(t) == 0 || number(t) > number(device) })
-	slices.SortStableFunc(runs, func(a, b string) int { return number(b) - number(a) })
+		return 0
+	})
 	return runs
+}
+
+var capabilityName = regexp.MustCompile(`^sm_([1-9][0-9]{1,3})(a?)$`)
+
+// capability reads the name of a target; 0 is another vendor's.
+func capability(t string) (n int, exact bool) {
+	part := capabilityName.FindStringSubmatch(t)
+	if part == nil {
+		return 0, false
+	}
+	n, _ = strconv.Atoi(part[1]) // digits, few of them
+	return n, part[2] != ""
 }

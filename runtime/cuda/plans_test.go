@@ -176,12 +176,60 @@ func TestPlanDeviceLost(t *testing.T) {
 }
 
 func TestRuns(t *testing.T) {
-	all := []string{"x86-64-v3", "gfx942", "sm_80", "sm_90", "sm_100"}
-	for device, want := range map[string][]string{"sm_90": {"sm_90", "sm_80"}, "sm_89": {"sm_80"}, "sm_120": {"sm_100", "sm_90", "sm_80"}, "sm_70": {}} {
+	all := []string{"x86-64-v3", "gfx942", "sm_80", "sm_90", "sm_90a", "sm_100"}
+	for device, want := range map[string][]string{
+		"sm_90": {"sm_90a", "sm_90", "sm_80"}, "sm_89": {"sm_80"}, "sm_120": {"sm_100", "sm_90", "sm_80"}, "sm_70": {},
+	} {
 		if d := cmp.Diff(want, Runs(device, all)); d != "" {
 			t.Errorf("%s: %s", device, d)
 		}
 	}
+}
+
+// codeMap is a cache in memory.
+type codeMap map[string][]byte
+
+func (c codeMap) Get(digest string) ([]byte, bool) { b, ok := c[digest]; return b, ok }
+
+func (c codeMap) Put(digest string, code []byte) error {
+	if _, ok := c[digest]; !ok && len(c) > 0 {
+		return errors.New("the cache is full")
+	}
+	c[digest] = code
+	return nil
+}
+
+// Text is compiled once; a cubin that the driver refuses is made again; what the
+// compiler or the cache refuses is an error.
+func TestCodeCache(t *testing.T) {
+	cache := codeMap{}
+	for _, tc := range []struct {
+		links, loads int // calls of the driver
+		damage       bool
+	}{{1, 1, false}, {0, 1, true}, {1, 2, false}, {0, 1, false}} {
+		onPlans(t, PlanOptions{Code: cache}, func(d *PlanDevice, fake *drivertest.Fake) {
+			lib, err := d.Load(addPTX, []string{"vadd"})
+			ok(t, err)
+			ok(t, lib.Close())
+			if links, loads := fake.Calls("cuLinkComplete"), fake.Calls("cuModuleLoadDataEx"); links != tc.links || loads != tc.loads {
+				t.Errorf("compiled %d times and loaded %d times, want %d and %d", links, loads, tc.links, tc.loads)
+			}
+			if fake.Calls("cuLinkCreate_v2") != fake.Calls("cuLinkDestroy") {
+				t.Error("a linker is left")
+			}
+		})
+		for k := range cache {
+			if tc.damage {
+				cache[k] = []byte("no code")
+			}
+		}
+	}
+	onPlans(t, PlanOptions{Code: cache}, func(d *PlanDevice, fake *drivertest.Fake) {
+		other := []byte(string(addPTX) + "// not the same text\n")
+		if _, err := d.Load(other, []string{"vadd"}); err == nil || !strings.Contains(err.Error(), "module kernels.ptx: the cache is full") {
+			t.Errorf("a full cache: %v", err)
+		}
+	})
 }
 
 // The whole tiny model compiles to PTX, and its plans are taken by the device. The

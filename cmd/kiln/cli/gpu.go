@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/kiln-project/kiln/codegen"
 	"github.com/kiln-project/kiln/codegen/bundle"
 	"github.com/kiln-project/kiln/codegen/object"
 	"github.com/kiln-project/kiln/codegen/target"
@@ -90,6 +91,11 @@ func openGPU(e *env, f *flags, kind string, index int) (g *gpuDevice, absent boo
 	if kind == "hip" {
 		err = g.openHIP(e, f, hip.Options{Library: named, Root: e.variable("ROCM_PATH")}, o)
 	} else {
+		dir, dirErr := cacheDir(f)
+		if dirErr != nil {
+			return nil, false, dirErr
+		}
+		o.Code = codegen.OpenCache(dir)
 		err = g.openCUDA(cuda.Options{Library: named}, o)
 	}
 	if err != nil {

@@ -72,6 +72,10 @@ type functions struct {
 	EnqueueFill32    function `hip:"hipMemsetD32Async" cuda:"cuMemsetD32Async"`
 	ModuleLoad       function `hip:"hipModuleLoadData"`
 	ModuleCompile    function `cuda:"cuModuleLoadDataEx"`
+	LinkCreate       function `cuda:"cuLinkCreate_v2"`
+	LinkAdd          function `cuda:"cuLinkAddData_v2"`
+	LinkComplete     function `cuda:"cuLinkComplete"`
+	LinkDestroy      function `cuda:"cuLinkDestroy"`
 	ModuleUnload     function `hip:"hipModuleUnload" cuda:"cuModuleUnload"`
 	ModuleFunction   function `hip:"hipModuleGetFunction" cuda:"cuModuleGetFunction"`
 	ModuleGlobal     function `hip:"hipModuleGetGlobal" cuda:"cuModuleGetGlobal_v2"`

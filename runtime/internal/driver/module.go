@@ -3,7 +3,6 @@ package driver
 import (
 	"errors"
 	"fmt"
-	"strings"
 	"unsafe"
 )
 
@@ -23,22 +22,6 @@ type Function struct {
 
 // Name is the kernel's.
 func (f *Function) Name() string { return f.name }
-
-// CompileError is an error of the CUDA driver's PTX compiler.
-type CompileError struct {
-	Label string // of the module
-	Log   string // the compiler's
-	Err   error
-}
-
-func (e *CompileError) Error() string {
-	if e.Log == "" {
-		return fmt.Sprintf("module %s: %v", e.Label, e.Err)
-	}
-	return fmt.Sprintf("module %s: %s\n%v", e.Label, e.Log, e.Err)
-}
-
-func (e *CompileError) Unwrap() error { return e.Err }
 
 // LoadModule loads code: an AMDGPU code object on HIP, PTX text or a cubin on
 // CUDA. The label is for errors. Nothing is checked: packages hip and cuda do
@@ -71,30 +54,11 @@ func (d *Device) LoadModule(label string, image []byte) (*Module, error) {
 	}))
 }
 
-// Options of cuModuleLoadDataEx (cuda.h, CUjit_option).
-const (
-	jitErrorLogBuffer      = 5
-	jitErrorLogBufferBytes = 6
-	jitLogBytes            = 16 << 10
-)
-
 // compile loads a module on CUDA, with the log of the PTX compiler.
 func (d *Device) compile(m *Module, image uintptr) error {
-	memory, err := newBlock(room(jitLogBytes) + 2*room(16))
-	if err != nil {
-		return err
-	}
-	log := memory.take(jitLogBytes)
-	names := (*[2]uint32)(pointerTo(at(memory.take(8))))
-	values := (*[2]uintptr)(pointerTo(at(memory.take(16))))
-	names[0], values[0] = jitErrorLogBuffer, at(log)
-	names[1], values[1] = jitErrorLogBufferBytes, jitLogBytes
-	err = d.try(&d.lib.fn.ModuleCompile, uintptr(unsafe.Pointer(&m.handle)), image, 2,
-		uintptr(unsafe.Pointer(names)), uintptr(unsafe.Pointer(values)))
-	if err != nil {
-		err = &CompileError{m.label, strings.TrimSpace(cut(log)), err}
-	}
-	return errors.Join(err, memory.free())
+	return withLog(m.label, func(count, names, values uintptr) error {
+		return d.try(&d.lib.fn.ModuleCompile, uintptr(unsafe.Pointer(&m.handle)), image, count, names, values)
+	})
 }
 
 // Function finds a kernel.

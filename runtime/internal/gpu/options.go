@@ -57,6 +57,15 @@ type Options struct {
 	// Watchdog is how long a step may take until it is an error; 0 is for ever. Without
 	// graphs each launch is waited for then, so that the error names the kernel.
 	Watchdog time.Duration
+	// Code keeps what the driver's compiler made; nil: it compiles each time.
+	Code CodeCache
+}
+
+// CodeCache keeps code by the digest of all that it depends on.
+type CodeCache interface {
+	// Get returns what Put stored; something missing or damaged is not found.
+	Get(digest string) ([]byte, bool)
+	Put(digest string, code []byte) error
 }
 
 const defaultStaging = 8 << 20

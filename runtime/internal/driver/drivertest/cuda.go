@@ -120,7 +120,7 @@ func (c *callbacks) CuCtxSetCurrent(handle uintptr) int32 {
 	return 0
 }
 
-// Options of cuModuleLoadDataEx.
+// Options of the PTX compiler.
 const (
 	jitErrorLog      = 5
 	jitErrorLogBytes = 6
@@ -130,11 +130,17 @@ func (c *callbacks) CuModuleLoadDataEx(to, image, count, names, values uintptr) 
 	if code := c.fake.forbidden(codeCaptureUnsupported); code != 0 {
 		return code
 	}
-	kernels, err := parsePTX(textAt(image))
+	kernels, err := parsePTX(strings.TrimPrefix(textAt(image), cubinHead))
 	if err == nil {
 		*wordAt(to) = c.fake.put(&module{kernels: kernels})
 		return 0
 	}
+	writeLog(err, count, names, values)
+	return codeInvalidPTX
+}
+
+// writeLog gives an error of the PTX compiler to whom its options say.
+func writeLog(err error, count, names, values uintptr) {
 	var log uintptr
 	size := 0
 	for i := range count {
@@ -150,7 +156,56 @@ func (c *callbacks) CuModuleLoadDataEx(to, image, count, names, values uintptr) 
 		b := bytesAt(log, size)
 		b[copy(b[:size-1], err.Error())] = 0
 	}
-	return codeInvalidPTX
+}
+
+// cubinHead is what a cubin of this driver starts with; the text that it was made from
+// follows.
+const cubinHead = "\x7fELF of a fake\n"
+
+// link is the state of a linker.
+type link struct {
+	count, names, values uintptr // its options
+	cubin                []byte
+}
+
+func (c *callbacks) CuLinkCreate_v2(count, names, values, to uintptr) int32 {
+	*wordAt(to) = c.fake.put(&link{count: count, names: names, values: values})
+	return 0
+}
+
+func (c *callbacks) CuLinkAddData_v2(handle, kind, data, size, name, count, names, values uintptr) int32 {
+	l, ok := get[*link](c.fake, "cuLinkAddData_v2", handle)
+	const ptx = 1
+	if !ok || kind != ptx || textAt(name) == "" || count != 0 {
+		return codeInvalidValue
+	}
+	text := textAt(data)
+	if len(text)+1 != int(size) {
+		c.fake.problem("cuLinkAddData_v2: %d bytes of PTX, of which %d are text", size, len(text))
+	}
+	if _, err := parsePTX(text); err != nil {
+		writeLog(err, l.count, l.names, l.values)
+		return codeInvalidPTX
+	}
+	l.cubin = append([]byte(cubinHead), text...)
+	return 0
+}
+
+func (c *callbacks) CuLinkComplete(handle, to, size uintptr) int32 {
+	l, ok := get[*link](c.fake, "cuLinkComplete", handle)
+	if !ok || l.cubin == nil {
+		return codeInvalidValue
+	}
+	*wordAt(to), *wordAt(size) = uintptr(unsafe.Pointer(&l.cubin[0])), uintptr(len(l.cubin))
+	return 0
+}
+
+func (c *callbacks) CuLinkDestroy(handle uintptr) int32 {
+	if _, ok := get[*link](c.fake, "cuLinkDestroy", handle); !ok {
+		return codeInvalidValue
+	}
+	delete(c.fake.handles, handle)
+	return 0
 }
 
 var (
