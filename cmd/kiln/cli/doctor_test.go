@@ -212,7 +212,7 @@ func TestDoctorGPUs(t *testing.T) {
 	if d := hip.Devices[1]; d.Device != "hip:1" || d.Target != "gfx90a" || d.Code != "" || len(d.Notes) != 0 {
 		t.Errorf("hip:1 %+v", d)
 	}
-	want := doctorDriver{Kind: "cuda", Library: got.Drivers[1].Library, Version: "13.0", Devices: []doctorDevice{{Device: "cuda:0", Name: "NVIDIA", Target: "sm_90", Memory: 1 << 30, Free: 1 << 30, Code: "sm_90"}}}
+	want := doctorDriver{Kind: "cuda", Library: got.Drivers[1].Library, Version: "13.0", Devices: []doctorDevice{{Device: "cuda:0", Name: "NVIDIA", Target: "sm_90", Memory: 1 << 30, Free: 1 << 30, Code: "sm_90a"}}}
 	if diff := cmp.Diff(want, got.Drivers[1]); diff != "" {
 		t.Error(diff)
 	}

@@ -87,7 +87,7 @@ var flagTable = []flagDef{
 	{name: "asm", def: false, commands: []string{"inspect"}, doc: "print the instructions of the kernels, by llvm-objdump"},
 	{name: "ll", def: false, commands: []string{"inspect"}, doc: "print the LLVM IR of the kernels; the bundle must have been compiled with --emit ll"},
 	{name: "profile", def: "", commands: []string{"inspect"}, arg: "F.json", doc: "counters of an emulated run (--counters F.json), beside the floor times of a bundle"},
-	{name: "target", def: "", commands: []string{"compile"}, arg: "T,T2", doc: "gfx942, gfx950 (also gfx942:sramecc+:xnack-), sm_90, sm_90a, x86-64-v3, x86-64-v2; if empty: this CPU"},
+	{name: "target", def: "", commands: []string{"compile"}, arg: "T,T2", doc: "gfx942, gfx950 (also gfx942:sramecc+:xnack-), sm_90, sm_90a, x86-64-v3, x86-64-v2 (empty: this CPU)"},
 	{name: "batch", def: "1,2,4,8,16,32,64,128,256", commands: []string{"compile"}, arg: "B,B2", doc: "numbers of requests that decode and verify steps are compiled for"},
 	{name: "prefill", def: "16,128,512", commands: []string{"compile"}, arg: "T,T2", doc: "numbers of prompt tokens that prefill steps are compiled for"},
 	{name: "max-seq", def: 0, commands: []string{"compile"}, arg: "N", doc: "positions per request; 0: max_position_embeddings, at most 8192"},

@@ -384,15 +384,26 @@ func takeCallbacks(f *Fake) (*callbacks, error) {
 // errors do not: they work whatever happened.
 func (c *callbacks) wrap(name string, method reflect.Value) any {
 	return reflect.MakeFunc(method.Type(), func(args []reflect.Value) []reflect.Value {
-		c.fake.mu.Lock()
-		defer c.fake.mu.Unlock()
+		f := c.of()
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		if f != c.of() { // it was closed while this call waited
+			return []reflect.Value{reflect.ValueOf(int32(codeNotInitialized))}
+		}
 		if !strings.Contains(name, "GetError") {
-			if code := c.fake.enter(name); code != 0 {
+			if code := f.enter(name); code != 0 {
 				return []reflect.Value{reflect.ValueOf(code)}
 			}
 		}
 		return method.Call(args)
 	}).Interface()
+}
+
+// of is the fake that a call is for.
+func (c *callbacks) of() *Fake {
+	idle.Lock()
+	defer idle.Unlock()
+	return c.fake
 }
 
 func (c *callbacks) give() {
