@@ -61,6 +61,9 @@ func (c *Compiler) Build(ctx context.Context, t *target.Target, m *passes.Module
 	if m.Pack != nil {
 		code.Pack = ir.Text(m.Pack)
 	}
+	if err := c.sides(ctx, t, m, &code); err != nil {
+		return nil, Stats{}, err
+	}
 	files, err := code.Encode()
 	if err == nil {
 		err = c.keep(key, files)
@@ -83,7 +86,7 @@ func (c *Compiler) buildKey(t *target.Target, m *passes.Module, buckets []passes
 		return "", err
 	}
 	parts := []string{"build", Version, self, c.Tools.ID(), fmt.Sprintf("%+v", *t), fmt.Sprint(c.version(t)), m.Config.Key(),
-		"disable " + strings.Join(slices.Sorted(slices.Values(c.Disable)), ",")}
+		"disable " + strings.Join(slices.Sorted(slices.Values(c.Disable)), ","), fmt.Sprintf("%+v", c.Sides)}
 	for _, g := range m.Entries {
 		parts = append(parts, ir.Text(g))
 	}

@@ -51,6 +51,8 @@ type Compiler struct {
 	CodeObjectVersion int
 	// Disable are kernel forms that must not be chosen.
 	Disable []string
+	// Sides are what Build compiles beside the plans.
+	Sides Sides
 	// Seed, if not 0, has kernels compiled in a random order by a random number of
 	// workers: the code must not depend on it.
 	Seed uint64

@@ -85,6 +85,9 @@ func (d *OpDef) writeReference(w io.Writer) {
 			limit += fmt.Sprintf("; all but %s given the %s that the implementation has", d.Results[0], d.Results[0])
 		}
 	}
+	if d.FusedBy != "" {
+		kind += " that " + d.FusedBy + " makes"
+	}
 	fmt.Fprintf(w, "%s%s.\n", kind, limit)
 	for _, y := range d.Liberties {
 		fmt.Fprintf(w, "\nLiberty %s: %s; error limit", y.Name, y.Doc)

@@ -32,7 +32,7 @@ func init() {
 			Limit: Limit{Kind: ByChoice}, MoreLimits: []Limit{{Kind: Exact}},
 		},
 		&OpDef{
-			Name: "linear_argmax", Group: "linear",
+			Name: "linear_argmax", Group: "linear", FusedBy: "fuse-head-argmax",
 			Doc:      "argmax of the rows of x w^T, each sum rounded once to f32: the product of a language model's head, of which only the greedy token is wanted.",
 			Operands: []OperandDef{{Name: "x", Doc: "bf16 [M,K]"}, {Name: "w", Doc: "bf16 [N,K]"}}, Results: []string{"ids", "flags"},
 			Infer: func(o *Op) ([]Type, error) {

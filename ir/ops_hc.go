@@ -120,7 +120,7 @@ func init() {
 // hcFused is the row of hc_fused, with or without the quantised result.
 func hcFused(name, doc string, quant bool) *OpDef {
 	d := &OpDef{
-		Name: name, Group: "hyper-connection", Doc: doc,
+		Name: name, Group: "hyper-connection", Doc: doc, FusedBy: "fuse-hc",
 		Operands: []OperandDef{
 			{Name: "o", Doc: "bf16 [T,D], sublayer output"}, {Name: "h", Doc: "bf16 [T,C,D], the streams before it"}, {Name: "post", Doc: "f32 [T,C]"}, {Name: "comb", Doc: "f32 [T,C,C]"},
 			{Name: "fn", Doc: "f32 [(2+C)C,C*D], of the next sublayer, as all that follow"}, {Name: "scale", Doc: "f32 [3]"}, {Name: "base", Doc: "f32 [(2+C)C]"}, {Name: "w", Doc: "bf16 [D], of the norm"},
@@ -152,6 +152,7 @@ func hcFused(name, doc string, quant bool) *OpDef {
 		Liberties: twoWeights(hcSum, twoWeightsNormed, twoWeightsF32),
 	}
 	if quant {
+		d.FusedBy = "fuse-norm-quant"
 		d.Results = append(d.Results, "q")
 		d.Attrs = append(d.Attrs, normQuantAttrs[0])
 		q := normQuantLimit

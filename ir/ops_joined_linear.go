@@ -6,7 +6,7 @@ func init() {
 	// A row of the op table has a fixed number of results.
 	for i, d := range []*OpDef{{Name: "linear2"}, {Name: "linear3"}, {Name: "linear4"}} {
 		n := i + 2
-		d.Group = "linear"
+		d.Group, d.FusedBy = "linear", "fuse-linears"
 		d.Doc = fmt.Sprintf("linear with %d weights in one tensor, the rows of each after those of the one before, and a result for each.", n)
 		d.Operands = []OperandDef{{Name: "x", Doc: "[M,K]"}, {Name: "w", Doc: "[N,K]"}}
 		d.Results = []string{"a", "b", "c", "d"}[:n]

@@ -124,7 +124,7 @@ func init() {
 			Limit:     Limit{Kind: BF16ULP, Bound: 0.995},
 		},
 		&OpDef{
-			Name: "moe_experts_add", Group: "moe",
+			Name: "moe_experts_add", Group: "moe", FusedBy: "fuse-moe-add",
 			Doc:      "b(moe_experts + shared): the routed experts' sum and another's output, added in f32 and rounded once.",
 			Operands: append(slices.Clone(moeOperands), OperandDef{Name: "shared", Doc: "bf16 [T,D]"}), Results: []string{"y"}, Attrs: moeAttrs,
 			Infer: func(o *Op) ([]Type, error) {

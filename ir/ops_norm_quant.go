@@ -6,7 +6,7 @@ package ir
 func init() {
 	mustRegister(
 		&OpDef{
-			Name: "rms_norm_quant", Group: "norm",
+			Name: "rms_norm_quant", Group: "norm", FusedBy: "fuse-norm-quant",
 			Doc:      "rms_norm, then the quantisation that products with this act_block do, as bf16 values: rms_norm and fake_quant to f8e4m3.",
 			Operands: normOperands, Results: []string{"q"}, Attrs: normQuantAttrs,
 			Infer: func(o *Op) ([]Type, error) {
@@ -17,7 +17,7 @@ func init() {
 			Limit:     normQuantLimit,
 		},
 		&OpDef{
-			Name: "rms_norm_and_quant", Group: "norm",
+			Name: "rms_norm_and_quant", Group: "norm", FusedBy: "fuse-norm-quant",
 			Doc:      "rms_norm_quant with the norm itself as a result too.",
 			Operands: normOperands, Results: []string{"y", "q"}, Attrs: normQuantAttrs,
 			Infer: func(o *Op) ([]Type, error) {

@@ -24,7 +24,7 @@ func init() {
 		{Name: "rms_norm_rope", Doc: "rms_norm, then rope_row.", Operands: []OperandDef{x, cos, sin, {Name: "w", Doc: "bf16 [D], of the norm"}}, Attrs: append([]AttrDef{rowEps}, rowStages...)},
 		{Name: "head_rms_norm_rope", Doc: "head_rms_norm, then rope_row.", Operands: []OperandDef{x, cos, sin}, Attrs: append([]AttrDef{rowEps}, rowStages...)},
 	} {
-		d.Group, d.Results = "rope", []string{"y"}
+		d.Group, d.Results, d.FusedBy = "rope", []string{"y"}, "fuse-rope"
 		d.Limit = Limit{Kind: BF16ULP, Bound: 0.995}
 		if d.Attrs[0].Name == rowEps.Name {
 			d.Limit = Limit{Kind: OneMinCos, Bound: 5e-5, Why: "that of the attention operator (dsv4.md section 9): behind a cache rounding, one bf16 ulp of the norm can be a step of the code"}

@@ -4,7 +4,7 @@ import "fmt"
 
 func init() {
 	mustRegister(&OpDef{
-		Name: "split_linear", Group: "linear",
+		Name: "split_linear", Group: "linear", FusedBy: "fuse-qkv",
 		Doc:      "block_linear with two weights in one tensor, rows of the first before those of the second, and a result for each.",
 		Operands: []OperandDef{{Name: "x", Doc: "bf16 [M,K]"}, {Name: "w", Doc: "f8e4m3, f8e4m3fnuz or f4e2m1 [N,K], block scaled"}},
 		Results:  []string{"a", "b"},

@@ -4,7 +4,7 @@ import "fmt"
 
 func init() {
 	mustRegister(&OpDef{
-		Name: "topk_rows", Group: "reduce",
+		Name: "topk_rows", Group: "reduce", FusedBy: "fuse-topk",
 		Doc:      "What stands in rows at the k largest scores along the last axis, in the order of topk; missing places hold -1.",
 		Operands: []OperandDef{{Name: "scores", Doc: "[..,N]"}, {Name: "rows", Doc: "i32 [..,N]"}}, Results: []string{"rows"},
 		Attrs: []AttrDef{{Name: "k", Kind: AttrInt, Doc: "how many, at least 1"}},

@@ -29,6 +29,10 @@ type OpDef struct {
 	// whose meaning is its evaluator in ir/eval.
 	Decompose func(b *Builder, o *Op) []*Value
 
+	// FusedBy is the pass that makes the op of the ones that it decomposes into; "" for
+	// ops that models are written in.
+	FusedBy string
+
 	// Flops is the op's arithmetic cost once its shapes are integers: floating
 	// point operations, a multiply-add counting 2. Nil means that a composite
 	// costs what its decomposition does, and that a primitive moves data. Only a

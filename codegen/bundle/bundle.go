@@ -7,6 +7,9 @@
 //	TARGET/plan-NNN.json      one plan per entry and bucket; TARGET is the name
 //	                          that --target takes, features of a target ID included
 //	TARGET/kernels.so         or kernels.hsaco, kernels.ptx: the code
+//	TARGET/probes/            plans of single fused ops, in graphs.kir, and of what they
+//	                          decompose into: start-up checks compare them
+//	TARGET/unfused/           the plans without fused kernels
 //	TARGET/ir/                with --emit: graphs, LLVM IR and instructions
 package bundle
 
@@ -22,6 +25,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/kiln-project/kiln/codegen/plan"
 )
 
 // Format is the version of the folder's layout.
@@ -193,15 +198,46 @@ func ReadManifest(dir string) (*Bundle, error) {
 	return b, nil
 }
 
-// ReadCode reads what a bundle holds for a target; every plan is checked.
+// ReadCode reads what a bundle holds for a target; every plan is checked. What seldom
+// runs, ReadUnfused reads.
 func (b *Bundle) ReadCode(dir, target string) (*Code, error) {
 	if !slices.Contains(b.Manifest.Targets, target) {
 		return nil, fmt.Errorf("%s: compiled for %v, not for %s", dir, b.Manifest.Targets, target)
 	}
+	files, err := b.files(dir, target, func(name string) bool {
+		return !strings.HasPrefix(name, emitFolder) && !strings.HasPrefix(name, unfusedFolder)
+	})
+	if err != nil {
+		return nil, err
+	}
+	b.Code[target] = files
+	c, err := files.Decode(target)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %s: %w", dir, target, err)
+	}
+	return c, nil
+}
+
+// ReadUnfused reads the plans without fused kernels, nil if the bundle has none. They go
+// with the module that ReadCode gave.
+func (b *Bundle) ReadUnfused(dir string, m *plan.Module) (*Side, error) {
+	files, err := b.files(dir, m.Target, func(name string) bool { return strings.HasPrefix(name, unfusedFolder) })
+	if err != nil {
+		return nil, err
+	}
+	s, err := files.side(unfusedFolder, m.Target, m)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %s: %w", dir, m.Target, err)
+	}
+	return s, nil
+}
+
+// files reads those of a target's files that are wanted.
+func (b *Bundle) files(dir, target string, want func(name string) bool) (Files, error) {
 	var files Files
 	for _, name := range slices.Sorted(maps.Keys(b.Manifest.Files)) {
 		rest, ok := strings.CutPrefix(name, target+"/")
-		if !ok || strings.HasPrefix(rest, emitFolder) {
+		if !ok || !want(rest) {
 			continue
 		}
 		data, err := b.read(dir, name)
@@ -210,12 +246,7 @@ func (b *Bundle) ReadCode(dir, target string) (*Code, error) {
 		}
 		files = append(files, File{rest, data})
 	}
-	b.Code[target] = files
-	c, err := files.Decode(target)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %s: %w", dir, target, err)
-	}
-	return c, nil
+	return files, nil
 }
 
 // Emitted returns a file that was kept with --emit, such as "ll/NAME.ll".

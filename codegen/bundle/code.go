@@ -16,6 +16,8 @@ type Code struct {
 	Module *plan.Module
 	Object []byte
 	Pack   string // .kir text; "" if nothing is packed
+	// What was compiled beside the plans, or nil.
+	Unfused, Probes *Side
 }
 
 // PackGraph reads the pack graph, which engine.BindPack evaluates; nil if nothing
@@ -90,6 +92,14 @@ func (c *Code) Encode() (Files, error) {
 		errs = append(errs, err)
 		files = append(files, File{fmt.Sprintf("%s%03d.json", planPrefix, i), data})
 	}
+	for _, s := range []struct {
+		folder string
+		side   *Side
+	}{{unfusedFolder, c.Unfused}, {probesFolder, c.Probes}} {
+		more, err := s.side.encode(s.folder)
+		errs = append(errs, err)
+		files = append(files, more...)
+	}
 	return files, errors.Join(errs...)
 }
 
@@ -116,6 +126,15 @@ func (f Files) DecodeModule(target string) (*plan.Module, error) {
 
 // Decode reads the files and checks every plan.
 func (f Files) Decode(target string) (*Code, error) {
+	c, err := f.decodeCode(target)
+	if err != nil {
+		return nil, err
+	}
+	return c, c.sides(f, target)
+}
+
+// decodeCode reads the plans and their code.
+func (f Files) decodeCode(target string) (*Code, error) {
 	m, err := f.DecodeModule(target)
 	if err != nil {
 		return nil, err

@@ -15,6 +15,7 @@ import (
 type Executor struct {
 	dev      Device
 	m        *Model
+	owner    *Model // of the weights, if that is not m
 	plans    []*plan.Plan
 	programs map[*plan.Plan]*Program
 }
@@ -22,7 +23,7 @@ type Executor struct {
 // NewExecutor loads the code of a module, binds its weights and prepares its
 // plans. It takes over the device, also when it fails.
 func NewExecutor(dev Device, code []byte, mod *plan.Module, weights eval.WeightSource) (*Executor, error) {
-	x := &Executor{dev: dev, plans: mod.Plans, programs: map[*plan.Plan]*Program{}}
+	x := &Executor{dev: dev, plans: mod.Plans}
 	if err := x.load(code, mod, weights); err != nil {
 		return nil, errors.Join(err, x.Close())
 	}
@@ -37,28 +38,38 @@ func (x *Executor) load(code []byte, mod *plan.Module, weights eval.WeightSource
 	if err := x.m.BindWeights(weights); err != nil {
 		return err
 	}
+	x.programs, err = x.m.loadAll(x.plans)
+	return err
+}
+
+// loadAll prepares plans with an arena for the largest of them.
+func (m *Model) loadAll(plans []*plan.Plan) (map[*plan.Plan]*Program, error) {
 	var arena int64
-	for _, p := range x.plans {
+	for _, p := range plans {
 		arena = max(arena, p.Arena)
 	}
-	if err := x.m.reserve(arena); err != nil {
-		return err
+	if err := m.reserve(arena); err != nil {
+		return nil, err
 	}
-	for _, p := range x.plans {
-		if x.programs[p], err = x.m.Load(p); err != nil {
-			return err
+	programs := map[*plan.Plan]*Program{}
+	for _, p := range plans {
+		var err error
+		if programs[p], err = m.Load(p); err != nil {
+			return nil, err
 		}
 	}
-	return nil
+	return programs, nil
 }
 
 // Close frees everything, the device last; close states before.
 func (x *Executor) Close() error {
-	var err error
-	if x.m != nil {
-		err = x.m.Close()
+	var errs []error
+	for _, m := range []*Model{x.m, x.owner} {
+		if m != nil {
+			errs = append(errs, m.Close())
+		}
 	}
-	return errors.Join(err, x.dev.Close())
+	return errors.Join(append(errs, x.dev.Close())...)
 }
 
 // Device implements engine.Executor.
@@ -166,4 +177,35 @@ func (x *Executor) NewState(entry string, bind map[string]int) (engine.State, er
 		return x.m.NewState(p)
 	}
 	return nil, fmt.Errorf("no entry %q is compiled", entry)
+}
+
+// Smallest is the step shape of the smallest plan of an entry, and what its symbols are
+// bound to.
+func (x *Executor) Smallest(entry string) (s engine.Shape, bind map[string]int, err error) {
+	for _, p := range x.plans {
+		if q := shapeOf(p); p.Entry == entry && (s.T == 0 || q.T < s.T) {
+			s, bind = q, map[string]int{}
+			for _, b := range p.Binding {
+				bind[b.Symbol] = b.Value
+			}
+		}
+	}
+	if s.T == 0 {
+		err = fmt.Errorf("no entry %q is compiled", entry)
+	}
+	return s, bind, err
+}
+
+// Replayer is a Device that replays sequences as graphs, or launches them one by one.
+type Replayer interface {
+	// Graphs tells which.
+	Graphs() bool
+	// SetGraphs chooses for sequences that are prepared from now on.
+	SetGraphs(on bool)
+}
+
+// Replayer is the executor's device, or nil if that has no graphs.
+func (x *Executor) Replayer() Replayer {
+	r, _ := x.dev.(Replayer)
+	return r
 }

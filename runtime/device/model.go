@@ -16,6 +16,7 @@ type Model struct {
 	mod      *plan.Module
 	lib      Library
 	weights  []stored // parallel to mod.Weights
+	borrowed bool     // the weights are another model's
 	arena    Memory   // nil before the first program
 	programs []*Program
 }
@@ -36,21 +37,29 @@ func NewModel(dev Device, code []byte, mod *plan.Module) (*Model, error) {
 
 // Close frees the model's programs and memory and unloads the code.
 func (m *Model) Close() error {
+	errs := []error{m.releasePrograms()}
+	for _, w := range m.weights {
+		if !m.borrowed {
+			errs = append(errs, w.free())
+		}
+	}
+	m.weights = nil
+	if m.lib != nil {
+		errs = append(errs, m.lib.Close())
+		m.lib = nil
+	}
+	return errors.Join(errs...)
+}
+
+// releasePrograms frees the programs and their arena.
+func (m *Model) releasePrograms() error {
 	var errs []error
 	for len(m.programs) > 0 {
 		errs = append(errs, m.programs[0].Close())
 	}
-	for _, w := range m.weights {
-		errs = append(errs, w.free())
-	}
-	m.weights = nil
 	if m.arena != nil {
 		errs = append(errs, m.arena.Free())
 		m.arena = nil
-	}
-	if m.lib != nil {
-		errs = append(errs, m.lib.Close())
-		m.lib = nil
 	}
 	return errors.Join(errs...)
 }

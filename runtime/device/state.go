@@ -124,3 +124,12 @@ func (s *State) SetPool(name string, t *eval.Tensor) error {
 	var staging []byte
 	return write(p.parts[0], 0, t, &staging)
 }
+
+// Size is the bytes of all pools.
+func (s *State) Size() int64 {
+	var n int64
+	for _, name := range s.names {
+		n += s.pools[name].parts[0].Size()
+	}
+	return n
+}

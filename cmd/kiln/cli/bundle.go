@@ -17,6 +17,7 @@ type compiledModel struct {
 	dev          device
 	maxSeq       int
 	rings, pages int // pool sizes that the plans were compiled for
+	bundle       *bundle.Bundle
 	code         *bundle.Code
 	sizer        *sizer
 }
@@ -78,7 +79,7 @@ func openBundle(f *flags, dev device, path string, c *dsv4.Config, o *dsv4.Optio
 	if err != nil {
 		return nil, err
 	}
-	m := &compiledModel{path: path, dev: dev, maxSeq: set.MaxSeq, code: code, pages: 1}
+	m := &compiledModel{path: path, dev: dev, maxSeq: set.MaxSeq, bundle: b, code: code, pages: 1}
 	if m.sizer, err = newSizer(path, b, code); err != nil {
 		return nil, err
 	}
@@ -95,11 +96,13 @@ func openBundle(f *flags, dev device, path string, c *dsv4.Config, o *dsv4.Optio
 }
 
 // executor binds the weights of one request of that many positions.
-func (m *compiledModel) executor(e *env, f *flags, src engine.CheckpointSource, positions int, progress *progress) (*rt.Executor, error) {
+func (m *compiledModel) executor(e *env, f *flags, src engine.CheckpointSource, positions int, layout engine.Layout, progress *progress) (*rt.Executor, error) {
 	if err := m.holds(positions); err != nil {
 		return nil, err
 	}
-	return m.dev.bind(e, f, m.code, src, progress)
+	s := &startup{e: e, f: f, dev: m.dev, code: m.code, layout: layout, progress: progress}
+	s.unfused = func() (*bundle.Side, error) { return m.bundle.ReadUnfused(m.path, m.code.Module) }
+	return s.bind(src)
 }
 
 // holds refuses a request of too many positions.

@@ -95,6 +95,9 @@ func runCompile(e *env, f *flags, _ []string) error {
 	}
 	defer done()
 	cc.CodeObjectVersion, cc.Disable = set.CodeObjectVersion, disabled
+	if !f.boolean("no-fallback") {
+		cc.Sides = codegen.Sides{Unfused: true, Probes: true}
+	}
 
 	b := &bundle.Bundle{Config: modelConfig, Code: map[string]bundle.Files{}, Manifest: bundle.Manifest{
 		Format: bundle.Format, Kiln: Version, LLVM: cc.Tools.ID(), Model: "deepseek_v4", Settings: set,

@@ -141,7 +141,7 @@ func openModelOn(e *env, f *flags, dev device, taps bool, need heads, progress *
 	place := func(prompt, positions int, draft bool) (*engine.Seq, error) {
 		if compiled != nil {
 			dev.tell(progress)
-			h, err := compiled.executor(e, f, src, positions, progress)
+			h, err := compiled.executor(e, f, src, positions, layout, progress)
 			if err != nil {
 				return nil, err
 			}
@@ -153,7 +153,7 @@ func openModelOn(e *env, f *flags, dev device, taps bool, need heads, progress *
 		}
 		var exec engine.Executor
 		if dev.name != "ref" {
-			h, err := compileNeeded(e, f, dev, m, disabled, requestBuckets(layout, prompt, positions, draft), src, progress)
+			h, err := compileNeeded(e, f, dev, m, disabled, requestBuckets(layout, prompt, positions, draft), src, layout, progress)
 			if err != nil {
 				return nil, err
 			}

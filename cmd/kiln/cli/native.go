@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 
@@ -93,7 +94,7 @@ func prefillSizes(n int) []int {
 }
 
 // compileNeeded compiles the buckets for the device and binds the weights.
-func compileNeeded(e *env, f *flags, dev device, m *passes.Module, disabled []string, buckets []passes.Bucket, src engine.CheckpointSource, progress *progress) (*rt.Executor, error) {
+func compileNeeded(e *env, f *flags, dev device, m *passes.Module, disabled []string, buckets []passes.Bucket, src engine.CheckpointSource, layout engine.Layout, progress *progress) (*rt.Executor, error) {
 	t, err := dev.target()
 	if err != nil {
 		return nil, err
@@ -107,21 +108,33 @@ func compileNeeded(e *env, f *flags, dev device, m *passes.Module, disabled []st
 	dev.tell(progress)
 	progress.say("planning")
 	c.Progress = func(n, total int) { progress.count("compiling kernels", n, total) }
-	files, _, err := c.Build(e.ctx, t, m, buckets, codegen.Emit{})
-	if err != nil {
+	s := &startup{e: e, f: f, dev: dev, layout: layout, progress: progress}
+	build := func(sides codegen.Sides) (*bundle.Code, error) {
+		c.Sides = sides
+		files, _, err := c.Build(e.ctx, t, m, buckets, codegen.Emit{})
+		if err != nil {
+			return nil, err
+		}
+		return files.Decode(t.Name)
+	}
+	if s.code, err = build(codegen.Sides{Probes: s.wanted()}); err != nil {
 		return nil, err
 	}
-	code, err := files.Decode(t.Name)
-	if err != nil {
-		return nil, err
+	s.unfused = func() (*bundle.Side, error) {
+		code, err := build(codegen.Sides{Unfused: true})
+		if err != nil {
+			return nil, err
+		}
+		return code.Unfused, nil
 	}
-	return dev.bind(e, f, code, src, progress)
+	return s.bind(src)
 }
 
-// bind loads code on the device and binds the weights to it, packed as it says.
-func (d device) bind(e *env, f *flags, code *bundle.Code, src engine.CheckpointSource, progress *progress) (*rt.Executor, error) {
-	progress.say("binding weights")
-	pack, err := code.PackGraph()
+// bind loads code on the device and binds the weights to it, packed as it says. Then
+// the checks run.
+func (s *startup) bind(src engine.CheckpointSource) (*rt.Executor, error) {
+	s.progress.say("binding weights")
+	pack, err := s.code.PackGraph()
 	if err != nil {
 		return nil, err
 	}
@@ -129,13 +142,20 @@ func (d device) bind(e *env, f *flags, code *bundle.Code, src engine.CheckpointS
 	if err != nil {
 		return nil, err
 	}
-	m, err := d.spread(code.Module)
+	m, err := s.dev.spread(s.code.Module)
 	if err != nil {
 		return nil, err
 	}
-	dev, err := d.open(e, f)
+	dev, err := s.dev.open(s.e, s.f)
 	if err != nil {
 		return nil, err
 	}
-	return rt.NewExecutor(dev, code.Object, m, weights)
+	x, err := rt.NewExecutor(dev, s.code.Object, m, weights)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.run(x); err != nil {
+		return nil, errors.Join(err, x.Close())
+	}
+	return x, nil
 }

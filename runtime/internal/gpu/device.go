@@ -72,6 +72,14 @@ func (d *Device) Options() Options { return d.opts }
 // Graphs tells whether sequences are replayed as graphs.
 func (d *Device) Graphs() bool { return d.opts.Graph != GraphOff }
 
+// SetGraphs implements device.Replayer.
+func (d *Device) SetGraphs(on bool) {
+	d.opts.Graph = GraphOff
+	if on {
+		d.opts.Graph = GraphOn
+	}
+}
+
 // Sync implements device.Device.
 func (d *Device) Sync() error {
 	return d.DoWithin(d.opts.Watchdog, func() error { return d.wait() })
