@@ -61,9 +61,11 @@ func (c *Compiler) Build(ctx context.Context, t *target.Target, m *passes.Module
 	if m.Pack != nil {
 		code.Pack = ir.Text(m.Pack)
 	}
+	start = time.Now()
 	if err := c.sides(ctx, t, m, &code); err != nil {
 		return nil, Stats{}, err
 	}
+	st.Sides = time.Since(start)
 	files, err := code.Encode()
 	if err == nil {
 		err = c.keep(key, files)

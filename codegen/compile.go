@@ -34,7 +34,8 @@ type Stats struct {
 	Lowering time.Duration // the passes on steps: selection, LLVM IR, memory
 	LLVM     time.Duration
 	Link     time.Duration
-	WholeHit bool // the plans too
+	Sides    time.Duration // all of what is beside the plans
+	WholeHit bool          // the plans too
 }
 
 // CodeObjectVersions are the versions that code objects can have, the default

@@ -94,5 +94,6 @@ func (cn *compilation) lower(cc *codegen.Compiler, t *target.Target, m *passes.M
 	cn.times.Codegen += st.Lowering.Seconds()
 	cn.times.LLVM += st.LLVM.Seconds()
 	cn.times.Link += st.Link.Seconds()
+	cn.times.Sides += st.Sides.Seconds()
 	return files, st, err
 }

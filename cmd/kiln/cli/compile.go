@@ -42,6 +42,7 @@ type timings struct {
 	Codegen float64 `json:"codegen_s"`
 	LLVM    float64 `json:"llvm_s"`
 	Link    float64 `json:"link_s"`
+	Sides   float64 `json:"fallback_s"` // what --no-fallback leaves out
 }
 
 func runCompile(e *env, f *flags, _ []string) error {
@@ -156,7 +157,7 @@ func printCompiled(e *env, r compileResult) error {
 	}
 	fmt.Fprintln(&b, settingsLine(r.Set))
 	if t := r.Timings; t != nil {
-		fmt.Fprintf(&b, "passes %.2f s, codegen %.2f s, LLVM %.2f s, link %.2f s\n", t.Passes, t.Codegen, t.LLVM, t.Link)
+		fmt.Fprintf(&b, "passes %.2f s, codegen %.2f s, LLVM %.2f s, link %.2f s, fallback %.2f s\n", t.Passes, t.Codegen, t.LLVM, t.Link, t.Sides)
 	}
 	_, err := e.stdout.Write([]byte(b.String()))
 	return err

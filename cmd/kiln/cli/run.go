@@ -30,6 +30,11 @@ and host that is there. On GPUs a step is replayed as a graph, --graph off launc
 kernel by kernel. With --bundle neither LLVM nor Go is needed; what does not fit the
 device's memory is refused before weights are read, and --dry-run stops there.
 
+Before the first step each fused kernel is compared with the ops that it stands for,
+and a replay with the same launches one by one: docs/gpu.md, "Start-up checks". What
+does not hold is replaced, and one line says so; with --strict it is an error. On emu
+the checks run with --startup-check only.
+
 With --watchdog 30s a step on a GPU that does not end in time is an error, which
 names the entry, its bucket and the command that finds the kernel: the same with
 --graph off, where each kernel is waited for, which is slow.
