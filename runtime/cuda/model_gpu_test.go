@@ -86,7 +86,7 @@ func opener(t testing.TB, o PlanOptions) devicetest.Opener {
 
 var variants = []dsv4.Numerics{dsv4.Production, dsv4.Unrounded}
 
-// TestRecord compiles all that TestModel runs. What comes out of the checks does not
+// TestRecord compiles all that TestModel, TestArgmaxMatrix and TestSampleMatrix run. What comes out of the checks does not
 // matter: the driver is a fake.
 func TestRecord(t *testing.T) {
 	if !*record {
@@ -104,6 +104,9 @@ func TestRecord(t *testing.T) {
 			}
 		}
 	}
+	tg := devicetest.Target(t, c, opener(t, PlanOptions{}))
+	greedyMatrix(devicetest.Record(*objects, c.Compile)).Record(t, c, tg)
+	devicetest.SampleMatrix{Compile: devicetest.Record(*objects, c.Compile)}.Record(t, c, tg)
 }
 
 // emit prints a line of JSON.
