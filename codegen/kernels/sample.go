@@ -12,28 +12,31 @@ func init() {
 	register(&Form{Name: "generic_sample", Op: "sample", Match: always, Lower: lowerSample})
 }
 
-// Searches look at so many bits of a key, or of an index, at a time: a pass over the
-// row tells that many parts of what is left apart.
+// Searches look at so many bits of an index, or of a key, at a time. Parts of what is
+// left of the columns are summed one after another; of keys, a pass over the row sums
+// all, so that more bits would be fewer passes with more registers.
 const (
-	searchBits  = 4
-	searchParts = 1 << searchBits
+	indexBits  = 4
+	indexParts = 1 << indexBits
+	keyBits    = 2
+	keyParts   = 1 << keyBits
 )
 
 // lowerSample: what argmax knows of a row, by shards, then one group per row. A row at
-// temperature 0 ends there; another is gone through twice, and about ten times more
-// for each of top-k and top-p. All sums are of integers, so that no order of them
-// shows.
+// temperature 0 ends there; another is gone through twice, and about twenty times more
+// for each of top-k and top-p, mostly without weighing. All sums are of integers, so
+// that no order of them shows.
 func lowerSample(l Lowering, o *ir.Op) error {
 	shape := dims(o.Args[0])
 	rows, n := shape[0], shape[1]
 	columns := o.Columns(n)
 	p := launchShards(l, o.Args[0], columns)
 	width := 1
-	for searchParts*width < columns {
+	for indexParts*width < columns {
 		width *= 2
 	}
 	levels := 1
-	for w := width; w > 1; w >>= searchBits {
+	for w := width; w > 1; w >>= indexBits {
 		levels++
 	}
 	la := Launch{
@@ -156,26 +159,32 @@ func (r *sampled) keepTopP(p kernel.V) {
 func (r *sampled) reach(want kernel.V, of func(i kernel.V) kernel.V) (key, above kernel.V) {
 	k := r.k
 	from, over := k.UniformVar(k.Int32(math.MinInt32)), k.UniformVar(k.Int(0))
-	k.For(k.Int(0), k.Int(32/searchBits), 1, func(step kernel.V) {
-		shift := k.Convert(k.Sub(k.Int(32-searchBits), k.Mul(step, k.Int(searchBits))), kernel.I32)
+	k.For(k.Int(0), k.Int(32/keyBits), 1, func(step kernel.V) {
+		shift := k.Convert(k.Sub(k.Int(32-keyBits), k.Mul(step, k.Int(keyBits))), kernel.I32)
 		start := from.Get()
-		var at [searchParts]kernel.V
-		var sums [searchParts]*kernel.Var
-		for j := range searchParts {
-			at[j], sums[j] = k.Add(start, k.Shl(k.Int32(j), shift)), k.Var(k.Int(0))
+		var sums [keyParts]*kernel.Var
+		for j := range keyParts {
+			sums[j] = k.Var(k.Int(0))
 		}
+		// What is above all parts is in over already; waves that see nothing between do
+		// no more than look.
 		k.Lanes(r.n, func(i kernel.V) {
-			key, v := scoreKey(k, r.x.Load(i)), of(i)
-			for j := 1; j < searchParts; j++ {
-				sums[j].Set(k.Add(sums[j].Get(), k.Select(k.Cmp(kernel.GE, key, at[j]), v, k.Int(0))))
-			}
+			part := k.LShr(k.Sub(scoreKey(k, r.x.Load(i)), start), shift) // of keys outside: negative, or too large
+			k.If(k.And(k.Cmp(kernel.GE, part, k.Int32(1)), k.Cmp(kernel.LT, part, k.Int32(keyParts))), func() {
+				v := of(i)
+				for j := 1; j < keyParts; j++ {
+					sums[j].Set(k.Add(sums[j].Get(), k.Select(k.Cmp(kernel.GE, part, k.Int32(j)), v, k.Int(0))))
+				}
+			})
 		})
-		for j := searchParts - 1; j >= 1; j-- { // sums fall with j
-			sum := k.Sum(sums[j].Get())
+		higher, reached := over.Get(), k.UniformVar(k.Int32(0))
+		for j := keyParts - 1; j >= 1; j-- { // sums fall with j
+			sum := k.Add(higher, k.Sum(sums[j].Get()))
 			short := k.Cmp(kernel.LT, sum, want)
 			over.Set(k.Select(short, sum, over.Get()))
-			from.Set(k.Select(k.Or(short, k.Cmp(kernel.GT, from.Get(), at[j])), from.Get(), at[j]))
+			reached.Set(k.Max(reached.Get(), k.Select(short, k.Int32(0), k.Int32(j))))
 		}
+		from.Set(k.Add(start, k.Shl(reached.Get(), shift)))
 	})
 	return from.Get(), over.Get()
 }
@@ -198,7 +207,7 @@ func (r *sampled) first(u kernel.V, of func(i kernel.V) kernel.V) kernel.V {
 	k.For(k.Int(0), r.levels, 1, func(kernel.V) {
 		first, w := start.Get(), width.Get()
 		found := k.UniformVar(k.Int32(0))
-		k.For(k.Int(0), k.Int(searchParts), 1, func(part kernel.V) {
+		k.For(k.Int(0), k.Int(indexParts), 1, func(part kernel.V) {
 			from := k.Add(first, k.Mul(part, w))
 			k.If(k.And(k.Cmp(kernel.EQ, found.Get(), k.Int32(0)), k.Cmp(kernel.LT, from, r.n)), func() {
 				sum := k.Var(k.Int(0))
@@ -210,7 +219,7 @@ func (r *sampled) first(u kernel.V, of func(i kernel.V) kernel.V) kernel.V {
 				left.Set(k.Select(here, left.Get(), k.Sub(left.Get(), all)))
 			})
 		})
-		width.Set(k.Max(k.LShr(w, k.Int(searchBits)), k.Int(1)))
+		width.Set(k.Max(k.LShr(w, k.Int(indexBits)), k.Int(1)))
 	})
 	return start.Get()
 }
