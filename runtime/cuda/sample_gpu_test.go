@@ -33,3 +33,8 @@ func TestSampleMatrix(t *testing.T) {
 	n := devicetest.SampleMatrix{Compile: devicetest.Stored(*objects)}.Run(t, nil, opener(t, PlanOptions{}), 8)
 	fmt.Printf("SAMPLE MATRIX: %d rows, failed %v\n", n, t.Failed())
 }
+
+// BenchmarkSample runs code that TestRecord made.
+func BenchmarkSample(b *testing.B) {
+	devicetest.BenchSample(b, nil, opener(b, PlanOptions{}), devicetest.Stored(*objects), 1, 8, 64, 256)
+}

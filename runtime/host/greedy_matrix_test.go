@@ -23,3 +23,7 @@ func TestSampleMatrix(t *testing.T) {
 	n := devicetest.SampleMatrix{}.Run(t, devicetest.Compiler(t), openHost, 1)
 	t.Logf("SAMPLE MATRIX: %d rows", n)
 }
+
+func BenchmarkSample(b *testing.B) {
+	devicetest.BenchSample(b, devicetest.Compiler(b), openHost, nil, 1, 8)
+}

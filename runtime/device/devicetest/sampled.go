@@ -35,15 +35,29 @@ type sampleShape struct {
 	plan          *plan.Plan
 }
 
+// drawInputs are the operands of op sample behind the logits.
+func drawInputs(b *ir.Builder, rows int) []*ir.Value {
+	by := func(name string, dt ir.DType) *ir.Value { return b.Input(name, ir.T(dt, ir.Int(rows))) }
+	return []*ir.Value{by("temperature", ir.F32), by("top_k", ir.I32), by("top_p", ir.F32), by("seed", ir.I64), by("pos", ir.I32)}
+}
+
+// setDraws writes how each row is drawn.
+func setDraws(in map[string]*eval.Tensor, draw func(row int) eval.Draw) {
+	for row := range in["pos"].I {
+		d := draw(row)
+		in["temperature"].F[row], in["top_k"].I[row], in["top_p"].F[row] = d.Temperature, int64(d.TopK), d.TopP
+		in["seed"].I[row], in["pos"].I[row] = int64(d.Seed), int64(d.Pos)
+	}
+}
+
 func sampleShapes() ([]*sampleShape, error) {
 	var list []*sampleShape
 	for _, rows := range []int{1, 24} {
 		for _, columns := range greedyColumns {
 			for _, dt := range greedyTypes {
 				b := ir.NewBuilder("sample")
-				n, vec := ir.Int(rows), func(name string, dt ir.DType) *ir.Value { return b.Input(name, ir.T(dt, ir.Int(rows))) }
-				r := b.Op("sample", nil, b.Input("x", ir.T(dt, n, ir.Int(columns))),
-					vec("temperature", ir.F32), vec("top_k", ir.I32), vec("top_p", ir.F32), vec("seed", ir.I64), vec("pos", ir.I32))
+				x := b.Input("x", ir.T(dt, ir.Int(rows), ir.Int(columns)))
+				r := b.Op("sample", nil, append([]*ir.Value{x}, drawInputs(b, rows)...)...)
 				b.Output("ids", r[0])
 				b.Output("flags", r[1])
 				g, err := b.Finish()
@@ -71,10 +85,12 @@ func (s *sampleShape) inputs(r *rand.Rand) (map[string]*eval.Tensor, error) {
 	for i := range x.F {
 		x.F[i] = float32(3 * r.NormFloat64())
 	}
-	for row := range s.rows {
+	setDraws(in, func(row int) eval.Draw {
 		d := sampleKinds[(row+1)%len(sampleKinds)]
-		in["temperature"].F[row], in["top_k"].I[row], in["top_p"].F[row] = d.Temperature, int64(d.TopK), d.TopP
-		in["seed"].I[row], in["pos"].I[row] = int64(r.Uint64()), int64(r.Int32())
+		d.Seed, d.Pos = r.Uint64(), r.Int32()
+		return d
+	})
+	for row := range s.rows {
 		logits := x.F[row*s.columns : (row+1)*s.columns]
 		switch row % 8 {
 		case 3:
