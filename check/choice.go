@@ -43,11 +43,12 @@ func (o *oneOp) choice(args []*eval.Tensor, got *eval.Tensor) (forced []*eval.Te
 	if err != nil {
 		return nil, "", err
 	}
-	judged := got
+	judged, score := got, scores["scores"]
 	if top.Def.Name == "argmax" {
-		judged = asTop1(scores["scores"], got)
+		score = firstColumns(score, top.Columns(score.Shape[1]))
+		judged = asTop1(score, got)
 	}
-	if why = valid(scores["scores"], judged, tolerance); why != "" {
+	if why = valid(score, judged, tolerance); why != "" {
 		return nil, why, nil
 	}
 	// The rest of the decomposition, with the choice as an input. Results beside the
@@ -72,6 +73,19 @@ func (o *oneOp) choice(args []*eval.Tensor, got *eval.Tensor) (forced []*eval.Te
 		return nil, "", err
 	}
 	return o.results(out, nil), "", nil
+}
+
+// firstColumns is a matrix without the columns that pad it.
+func firstColumns(x *eval.Tensor, n int) *eval.Tensor {
+	rows, extent := x.Shape[0], x.Shape[1]
+	if n == extent {
+		return x
+	}
+	out := &eval.Tensor{DType: x.DType, Shape: []int{rows, n}}
+	for row := range rows {
+		out.F = append(out.F, x.F[row*extent:][:n]...)
+	}
+	return out
 }
 
 // asTop1 is a choice of argmax as that of topk with k = 1: id 0 of a row in which

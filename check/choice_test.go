@@ -85,9 +85,9 @@ func TestChoiceOfTheGate(t *testing.T) {
 // on it.
 func TestChoiceOfTheGreedyHead(t *testing.T) {
 	b := ir.NewBuilder("g")
-	x, w := b.Input("x", ir.T(ir.BF16, ir.Int(4), ir.Int(2))), b.Input("w", ir.T(ir.BF16, ir.Int(3), ir.Int(2)))
+	x, w := b.Input("x", ir.T(ir.BF16, ir.Int(4), ir.Int(2))), b.Input("w", ir.T(ir.BF16, ir.Int(4), ir.Int(2)))
 	var list oneOps
-	o, err := list.of(b.Op("linear_argmax", nil, x, w)[0].Op)
+	o, err := list.of(b.Op("linear_argmax", ir.A("valid", 3), x, w)[0].Op)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -99,8 +99,9 @@ func TestChoiceOfTheGreedyHead(t *testing.T) {
 		return x
 	}
 	nan := float32(math.NaN())
-	// Scores 1, 1 + 2^-20, 0; then all the same; then none.
-	args := []*eval.Tensor{tensor([]float32{1, 1, 0, 0, nan, nan, 1, 0}, 4, 2), tensor([]float32{1, 0, 1, 1.0 / (1 << 20), 0, 0}, 3, 2)}
+	// Scores 1, 1 + 2^-20, 0; then all the same; then none. The fourth column, which
+	// pads the others, has greater ones.
+	args := []*eval.Tensor{tensor([]float32{1, 1, 0, 0, nan, nan, 1, 0}, 4, 2), tensor([]float32{1, 0, 1, 1.0 / (1 << 20), 0, 0, 9, 9}, 4, 2)}
 	want, err := o.evaluate(args)
 	if err != nil || !slices.Equal(want[0].I, []int64{1, 0, 0, 0}) || !slices.Equal(want[1].I, []int64{0, 0, ir.ArgmaxNaN | ir.ArgmaxAllNaN, 0}) {
 		t.Fatalf("chosen %v, error %v", want, err)
@@ -114,7 +115,7 @@ func TestChoiceOfTheGreedyHead(t *testing.T) {
 		{[]int64{2, 0, 0, 0}, "id 2 (score 0) is chosen before"},
 		{[]int64{1, 1, 0, 0}, "is chosen before id 0"}, // a tie
 		{[]int64{1, 0, 1, 0}, "the score of id 1 is NaN"},
-		{[]int64{1, 0, 0, 3}, "outside"},
+		{[]int64{1, 0, 0, 3}, "outside"}, // where padding is
 		{[]int64{1, 0, 0, -1}, "is empty"},
 	} {
 		got := want[0].Clone()

@@ -73,7 +73,7 @@ func metadata(l engine.Layout, entry string, bind map[string]int, r *rand.Rand) 
 		shape.T = shape.B * (bind["K"] + 1)
 		shape.O = shape.T
 	case "draft":
-		l = engine.Layout{Vocab: l.Vocab, MaxPositions: l.MaxPositions, Window: l.Window}
+		l = l.Draft()
 	}
 	if shape.T < shape.B {
 		return nil, fmt.Errorf("entry %s: %d tokens cannot be those of %d requests: bind T to at least B", entry, shape.T, shape.B)
@@ -108,6 +108,9 @@ func metadata(l engine.Layout, entry string, bind map[string]int, r *rand.Rand) 
 				f.Out = append(f.Out, j)
 				out--
 			}
+		}
+		if l.Head == engine.HeadSample && i%3 > 0 { // greedy rows among others
+			f.Sampling = engine.Sampling{Temperature: 0.5 + r.Float64(), TopK: r.IntN(2) * (1 + r.IntN(l.Vocab)), TopP: float64(r.IntN(2)) * r.Float64(), Seed: r.Uint64()}
 		}
 		feeds = append(feeds, f)
 	}

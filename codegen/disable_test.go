@@ -161,6 +161,16 @@ weight @w : bf16[6,4]
 %0, %1 = linear_argmax %x, @w : i32[2], i32[2]
 output y = %0
 output z = %1
+graph @sample
+input %x : f32[2,4]
+input %temperature : f32[2]
+input %top_k : i32[2]
+input %top_p : f32[2]
+input %seed : i64[2]
+input %pos : i32[2]
+%0, %1 = sample %x, %temperature, %top_k, %top_p, %seed, %pos : i32[2], i32[2]
+output y = %0
+output z = %1
 graph @recode_fnuz
 input %x : f8e4m3[128,128] block(128,128) scale e8m0
 %0 = recode_fnuz %x : f8e4m3fnuz[128,128] block(128,128) scale e8m0

@@ -43,7 +43,7 @@ func TestOpReference(t *testing.T) {
 
 func TestOpReferenceRow(t *testing.T) {
 	register(t, &OpDef{
-		Name: "sample", Group: "zz", Doc: "One | two*three.",
+		Name: "example", Group: "zz", Doc: "One | two*three.",
 		Operands: []OperandDef{{Name: "x", Doc: "|x|"}, {Name: "k", Repeat: true}, {Name: "v", Doc: "value", Repeat: true}},
 		Results:  []string{"y", "z"},
 		Attrs:    []AttrDef{{Name: "n", Kind: AttrInt, Doc: "a|b*c"}, {Name: "f", Kind: AttrFloat, AnyFloat: true, Doc: "f"}, {Name: "shape", Kind: AttrDims, Default: []Dim{Sym("T"), Int(1)}, Doc: "s"}},
@@ -56,9 +56,9 @@ func TestOpReferenceRow(t *testing.T) {
 	}
 	_, got, _ := strings.Cut(b.String(), "\n## zz ops\n")
 	const want = `
-### sample
+### example
 
-    %y, %z = sample %x, %k.., %v.. {n, f, shape}
+    %y, %z = example %x, %k.., %v.. {n, f, shape}
 
 One | two\*three.
 

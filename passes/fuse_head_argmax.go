@@ -16,7 +16,7 @@ var headArgmax = Rule{
 	Anchor:  true,
 	Results: []Result{{"argmax", 0}, {"argmax", 1}},
 	Build: func(e *ir.Edit, m *Match) []*ir.Value {
-		return e.Op("linear_argmax", nil, e.Value(m.Arg("linear", 0)), e.Value(m.Arg("linear", 1)))
+		return e.Op("linear_argmax", ir.A("valid", m.Op("argmax").Int("valid")), e.Value(m.Arg("linear", 0)), e.Value(m.Arg("linear", 1)))
 	},
 	Says: "as linear_argmax",
 }

@@ -168,7 +168,7 @@ func runEntries(t *testing.T, m *Module, file *weights.Checkpoint) map[string][]
 			t.Fatal(err)
 		}
 		keep(step.entry+" ", out)
-		if in, err = engine.Metadata(engine.Layout{Vocab: l.Vocab, MaxPositions: l.MaxPositions, Window: l.Window}, feeds, engine.ShapeOf(feeds)); err != nil {
+		if in, err = engine.Metadata(l.Draft(), feeds, engine.ShapeOf(feeds)); err != nil {
 			t.Fatal(err)
 		}
 		in["h"] = out[lastHidden(out)]

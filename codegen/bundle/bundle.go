@@ -56,8 +56,8 @@ type Settings struct {
 	Speculate int    `json:"speculate"`
 	Batch     []int  `json:"batch"`
 	Prefill   []int  `json:"prefill"`
-	// Greedy: the heads give the greedy token instead of logits.
-	Greedy bool `json:"greedy,omitempty"`
+	// Head says what the heads give in place of logits; "" is logits.
+	Head string `json:"head,omitempty"`
 	// CodeObjectVersion is that of the AMDGPU targets; 0 without any.
 	CodeObjectVersion int `json:"code_object_version,omitempty"`
 	// Passes is nil for the default pipeline with every kernel form.

@@ -39,15 +39,15 @@ func argmaxKind(k *kernel.K, x kernel.V) kernel.V {
 	return k.Select(k.Cmp(kernel.NE, x, x), k.Int32(kindNaN), k.Int32(kindNumber))
 }
 
-// storeArgmax stores the index and the flags of a row, from its best key and its
-// kinds. All lanes must get here.
-func storeArgmax(k *kernel.K, ids, flags *kernel.Buf, row, key, kinds kernel.V) {
+// argmaxOf is the index, an i64, and the flags of a row, from its best key and its
+// kinds.
+func argmaxOf(k *kernel.K, key, kinds kernel.V) (id, flags kernel.V) {
 	none := k.Cmp(kernel.EQ, key, k.Int(noKey))
-	id := k.Sub(k.Int(math.MaxUint32), k.And(key, k.Int(math.MaxUint32)))
+	id = k.Sub(k.Int(math.MaxUint32), k.And(key, k.Int(math.MaxUint32)))
 	id = k.Select(none, k.Int(0), id)
 	has := func(kind int) kernel.V { return k.Cmp(kernel.NE, k.And(kinds, k.Int32(kind)), k.Int32(0)) }
 	high := k.Cmp(kernel.EQ, k.AShr(key, k.Int(32)), k.Int(int(math.Float32bits(float32(math.Inf(1)))))) // the greatest score key
-	flag := k.Int32(0)
+	flags = k.Int32(0)
 	for _, f := range []struct {
 		bit int
 		set kernel.V
@@ -55,34 +55,114 @@ func storeArgmax(k *kernel.K, ids, flags *kernel.Buf, row, key, kinds kernel.V) 
 		{ir.ArgmaxNaN, has(kindNaN)}, {ir.ArgmaxAllNaN, k.Not(has(kindNumber))},
 		{ir.ArgmaxHigh, high}, {ir.ArgmaxAllLow, k.And(none, has(kindNumber))},
 	} {
-		flag = k.Or(flag, k.Select(f.set, k.Int32(f.bit), k.Int32(0)))
+		flags = k.Or(flags, k.Select(f.set, k.Int32(f.bit), k.Int32(0)))
 	}
+	return id, flags
+}
+
+// storeArgmax stores the index and the flags of a row, from its best key and its
+// kinds. All lanes must get here.
+func storeArgmax(k *kernel.K, ids, flags *kernel.Buf, row, key, kinds kernel.V) {
+	id, flag := argmaxOf(k, key, kinds)
 	k.First(func() {
 		ids.Store(row, k.Convert(id, kernel.I32))
 		flags.Store(row, flag)
 	})
 }
 
-// lowerArgmax: one group per row.
+// bestOf is the best key and the kinds of n values, from the one at index from on. All
+// lanes must get here.
+func bestOf(k *kernel.K, x *kernel.Buf, from, n kernel.V) (key, kinds kernel.V) {
+	best, all := k.Var(k.Int(noKey)), k.Var(k.Int32(0))
+	k.Lanes(n, func(i kernel.V) {
+		i = k.Add(i, from)
+		v := x.Load(i)
+		best.Set(k.Max(argmaxKey(k, v, i), best.Get()))
+		all.Set(k.Or(argmaxKind(k, v), all.Get()))
+	})
+	return k.Reduce(best.Get(), k.Max), k.Reduce(all.Get(), k.Or)
+}
+
+// bestOfParts joins what is known of the parts of a row. All lanes must get here.
+func bestOfParts(k *kernel.K, keys, kinds *kernel.Buf, row, parts kernel.V) (key, kind kernel.V) {
+	first := k.Mul(row, parts)
+	keys, kinds = keys.At(first), kinds.At(first)
+	best, all := k.Var(k.Int(noKey)), k.Var(k.Int32(0))
+	k.Lanes(parts, func(i kernel.V) {
+		best.Set(k.Max(keys.Load(i), best.Get()))
+		all.Set(k.Or(kinds.Load(i), all.Get()))
+	})
+	return k.Reduce(best.Get(), k.Max), k.Reduce(all.Get(), k.Or)
+}
+
+// lowerArgmax: one group per row, or per shard of a row that is long and another
+// launch.
 func lowerArgmax(l Lowering, o *ir.Op) error {
 	shape := dims(o.Args[0])
 	rows, n := shape[0], shape[1]
+	columns := o.Columns(n)
+	if columns > shardWidth {
+		launchOfParts(l, o, launchShards(l, o.Args[0], columns))
+		return nil
+	}
 	l.Launch(Launch{
-		Name: "argmax", Grid: rows, Work: 8 * int64(rows) * int64(n),
-		In: []Ref{l.Buf(o.Args[0])}, Out: []Ref{l.Buf(o.Results[0]), l.Buf(o.Results[1])}, Ints: []int{n},
+		Name: "argmax", Grid: rows, Work: 8 * int64(rows) * int64(columns),
+		In: []Ref{l.Buf(o.Args[0])}, Out: []Ref{l.Buf(o.Results[0]), l.Buf(o.Results[1])}, Ints: []int{n, columns},
 		Body: func(k *kernel.K, b []*kernel.Buf, ints []kernel.V) {
-			x := b[0].At(k.Mul(k.Group(), ints[0]))
-			best, kinds := k.Var(k.Int(noKey)), k.Var(k.Int32(0))
-			k.Lanes(ints[0], func(i kernel.V) {
-				v := x.Load(i)
-				best.Set(k.Max(argmaxKey(k, v, i), best.Get()))
-				kinds.Set(k.Or(argmaxKind(k, v), kinds.Get()))
-			})
-			key, kind := k.Reduce(best.Get(), k.Max), k.Reduce(kinds.Get(), k.Or)
-			storeArgmax(k, b[1], b[2], k.Group(), key, kind)
+			key, kinds := bestOf(k, b[0].At(k.Mul(k.Group(), ints[0])), k.Int(0), ints[1])
+			storeArgmax(k, b[1], b[2], k.Group(), key, kinds)
 		},
 	})
 	return nil
+}
+
+// shardWidth is how many columns one group of a long row goes through: few enough
+// that a vocabulary of 10^5 tokens gives a row some tens of groups, and many that
+// what the second launch reads is little.
+const shardWidth = 2048
+
+// rowParts is what is known of each row's parts: [rows,parts].
+type rowParts struct {
+	rows, parts int
+	keys, kinds Ref
+}
+
+// newRowParts reserves memory for what is known of parts.
+func newRowParts(l Lowering, rows, parts int) rowParts {
+	return rowParts{rows, parts, l.Scratch(ir.I64, rows*parts), l.Scratch(ir.I32, rows*parts)}
+}
+
+// launchShards looks at each shard of the first columns of the rows of x.
+func launchShards(l Lowering, x *ir.Value, columns int) rowParts {
+	shape := dims(x)
+	p := newRowParts(l, shape[0], ceilDiv(columns, shardWidth))
+	l.Launch(Launch{
+		Name: "argmax_shards", Grid: p.rows * p.parts, Work: 8 * int64(p.rows) * int64(columns),
+		In: []Ref{l.Buf(x)}, Out: []Ref{p.keys, p.kinds}, Ints: []int{shape[1], columns, p.parts},
+		Body: func(k *kernel.K, b []*kernel.Buf, ints []kernel.V) {
+			row, part := k.UDiv(k.Group(), ints[2]), k.URem(k.Group(), ints[2])
+			from := k.Mul(part, k.Int(shardWidth))
+			n := k.Min(k.Sub(ints[1], from), k.Int(shardWidth))
+			key, kinds := bestOf(k, b[0].At(k.Mul(row, ints[0])), from, n)
+			k.First(func() {
+				b[1].Store(k.Group(), key)
+				b[2].Store(k.Group(), kinds)
+			})
+		},
+	})
+	return p
+}
+
+// launchOfParts stores the ids and flags of argmax, from what is known of parts.
+func launchOfParts(l Lowering, o *ir.Op, p rowParts) {
+	l.Launch(Launch{
+		Name: "argmax_parts", Grid: p.rows, Work: 4 * int64(p.rows) * int64(p.parts),
+		In: []Ref{p.keys, p.kinds}, Out: []Ref{l.Buf(o.Results[0]), l.Buf(o.Results[1])}, Ints: []int{p.parts},
+		Body: func(k *kernel.K, b []*kernel.Buf, ints []kernel.V) {
+			key, kinds := bestOfParts(k, b[0], b[1], k.Group(), ints[0])
+			storeArgmax(k, b[2], b[3], k.Group(), key, kinds)
+		},
+	})
 }
 
 // argmaxTiles is how many tiles of columns a group of linear_argmax goes through:
@@ -95,31 +175,19 @@ const argmaxTiles = 32
 // form of linear gives them.
 func lowerLinearArgmax(l Lowering, o *ir.Op) error {
 	x, w := dims(o.Args[0]), dims(o.Args[1])
-	p := matProduct{x: l.Buf(o.Args[0]), w: l.Buf(o.Args[1]), m: x[0], n: w[0], k: x[1], groups: 1}
+	// Padded columns are the last rows of the weight, which are then not read.
+	p := matProduct{x: l.Buf(o.Args[0]), w: l.Buf(o.Args[1]), m: x[0], n: o.Columns(w[0]), k: x[1], groups: 1}
 	const width = argmaxTiles * tileN
-	parts := ceilDiv(p.n, width)
-	keys, kinds := l.Scratch(ir.I64, p.m*parts), l.Scratch(ir.I32, p.m*parts)
-	p.argmax(l, keys, kinds, parts, width)
-	l.Launch(Launch{
-		Name: "argmax_parts", Grid: p.m, Work: 4 * int64(p.m) * int64(parts),
-		In: []Ref{keys, kinds}, Out: []Ref{l.Buf(o.Results[0]), l.Buf(o.Results[1])}, Ints: []int{parts},
-		Body: func(k *kernel.K, b []*kernel.Buf, ints []kernel.V) {
-			first := k.Mul(k.Group(), ints[0])
-			keys, kinds := b[0].At(first), b[1].At(first)
-			best, kind := k.Var(k.Int(noKey)), k.Var(k.Int32(0))
-			k.Lanes(ints[0], func(i kernel.V) {
-				best.Set(k.Max(keys.Load(i), best.Get()))
-				kind.Set(k.Or(kinds.Load(i), kind.Get()))
-			})
-			storeArgmax(k, b[2], b[3], k.Group(), k.Reduce(best.Get(), k.Max), k.Reduce(kind.Get(), k.Or))
-		},
-	})
+	parts := newRowParts(l, p.m, ceilDiv(p.n, width))
+	p.argmax(l, parts, width)
+	launchOfParts(l, o, parts)
 	return nil
 }
 
 // argmax stores the best key and the kinds of each row's parts of so many columns,
 // [m,parts].
-func (p *matProduct) argmax(l Lowering, keys, kinds Ref, parts, width int) {
+func (p *matProduct) argmax(l Lowering, to rowParts, width int) {
+	parts := to.parts
 	mt := tileM
 	if p.m < tileM {
 		mt = 1
@@ -127,7 +195,7 @@ func (p *matProduct) argmax(l Lowering, keys, kinds Ref, parts, width int) {
 	macs := int64(p.m) * int64(p.n) * int64(p.k)
 	l.Launch(Launch{
 		Name: "matmul_argmax", Spec: fmt.Sprintf("n%d k%d mt%d", p.n, p.k, mt), Grid: parts * ceilDiv(p.m, mt),
-		Work: macs, Flops: 2 * macs, In: []Ref{p.x, p.w}, Out: []Ref{keys, kinds}, Ints: []int{p.m},
+		Work: macs, Flops: 2 * macs, In: []Ref{p.x, p.w}, Out: []Ref{to.keys, to.kinds}, Ints: []int{p.m},
 		Body: func(k *kernel.K, b []*kernel.Buf, ints []kernel.V) {
 			// As in matmul, groups that share a weight row follow each other over m.
 			tiles := k.UDiv(k.Add(ints[0], k.Int(mt-1)), k.Int(mt))

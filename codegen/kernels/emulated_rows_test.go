@@ -70,6 +70,8 @@ func rowOps(c *cases, t int) []rowOp {
 		{"sparse_attention", ir.A("scale", 0.1), []*eval.Tensor{c.bf16(1, t, 3, 128), c.f32(1, 3), kv, rows, own, c.rows(9, t, 5)}, []int{1, 2, 4}},
 		{"topk_rows", ir.A("k", 20), []*eval.Tensor{c.f32(1, t, 70), rows}, nil},
 		{"argmax", nil, []*eval.Tensor{c.f32(1, t, 300)}, nil},
+		{"argmax", nil, []*eval.Tensor{c.f32(1, t, 2*kernels.ShardWidth+1)}, nil},
+		{"sample", nil, append([]*eval.Tensor{c.f32(1, t, 300)}, randomDraws(c.t, c.r, t)...), nil},
 		{"reduce_sum", ir.A("axis", 1), []*eval.Tensor{c.f32(1, t, 333)}, nil},
 		{"dot", ir.A("to", ir.F32), []*eval.Tensor{c.f32(1, t, 333), c.f32(1, 5, 333)}, []int{1}},
 	}

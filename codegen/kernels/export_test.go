@@ -8,4 +8,5 @@ const (
 	HCBlock     = hcBlock
 	MaxStreams  = maxStreams
 	ArgmaxTiles = argmaxTiles
+	ShardWidth  = shardWidth
 )

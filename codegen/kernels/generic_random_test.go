@@ -28,16 +28,19 @@ type dag struct {
 
 func pickOne[V any](r *rand.Rand, list ...V) V { return list[r.IntN(len(list))] }
 
+// input is another input of the graph.
+func (d *dag) input(x *eval.Tensor) *ir.Value {
+	name := fmt.Sprintf("x%d", len(d.in))
+	d.in[name] = x
+	return d.b.Input(name, x.Type())
+}
+
 func newDAG(t testing.TB, seed uint64) *dag {
 	r := rand.New(rand.NewPCG(6, seed))
 	d := &dag{t: t, r: r, b: ir.NewBuilder("random"), pool: map[*ir.Value]*ir.Value{}, in: map[string]*eval.Tensor{}, states: map[string]*eval.Tensor{}}
 	// Few extents, so that values fit each other.
 	m, n := pickOne(r, 1, 2, 3, 5, 9), pickOne(r, 2, 4, 8, 10, 34)
-	input := func(x *eval.Tensor) {
-		name := fmt.Sprintf("x%d", len(d.in))
-		d.in[name] = x
-		d.vals = append(d.vals, d.b.Input(name, x.Type()))
-	}
+	input := func(x *eval.Tensor) { d.vals = append(d.vals, d.input(x)) }
 	input(random(t, r, ordinary, ir.F32, m, n))
 	input(random(t, r, pickOne(r, ordinary, special, patterns), pickOne(r, floatTypes...), m, n))
 	input(random(t, r, ordinary, pickOne(r, floatTypes...), 2, m, n))
@@ -326,7 +329,20 @@ var makers = map[string]func(d *dag) *ir.Value{
 		if x == nil {
 			return nil
 		}
-		return pickOne(d.r, d.b.Op("argmax", nil, x)...)
+		valid := d.r.IntN(shapeOf(x)[1] + 1)
+		return pickOne(d.r, d.b.Op("argmax", ir.A("valid", valid), x)...)
+	},
+	"sample": func(d *dag) *ir.Value {
+		x := d.pick(of(ir.F32, ir.BF16), func(v *ir.Value) bool { return v.Type.Rank() == 2 && cells(shapeOf(v)) < maxCells/20 })
+		if x == nil {
+			return nil
+		}
+		args := []*ir.Value{x}
+		for _, p := range randomDraws(d.t, d.r, shapeOf(x)[0]) {
+			args = append(args, d.input(p))
+		}
+		valid := d.r.IntN(shapeOf(x)[1] + 1)
+		return pickOne(d.r, d.b.Op("sample", ir.A("valid", valid), args...)...)
 	},
 	"gather_rows": func(d *dag) *ir.Value {
 		x := d.pick(ranked(append(slices.Clone(numTypes), ir.Bool)...))

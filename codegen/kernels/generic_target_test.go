@@ -34,6 +34,7 @@ func wide(t *testing.T) *ir.Graph {
 		c.op("topk", ir.A("k", k), exact, f32)
 	}
 	c.op("argmax", nil, exact, bf16)
+	c.op("sample", nil, exact, slices.Insert(randomDraws(t, r, 5), 0, bf16)...)
 	c.op("linear_argmax", nil, exact, bf16, random(t, r, ordinary, ir.BF16, 500, 600))
 	c.op("gather_rows", nil, exact, bf16, intsOf(t, ir.I32, []int64{0, -1}, 2))
 	c.op("scatter_rows", nil, exact, bf16, intsOf(t, ir.I32, []int64{0, -1}, 2), random(t, r, ordinary, ir.BF16, 2, 600))

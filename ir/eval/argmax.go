@@ -9,10 +9,11 @@ import (
 func makeArgmax(op *ir.Op) (kernel, error) {
 	shape := shapeOf(op.Args[0])
 	rows, n := shape[0], shape[1]
+	columns := op.Columns(n)
 	return func(in, out []*Tensor) error {
 		parallel(rows, rows*n, func(from, to int) {
 			for row := from; row < to; row++ {
-				out[0].I[row], out[1].I[row] = argmax(in[0].F[row*n : (row+1)*n])
+				out[0].I[row], out[1].I[row] = argmax(in[0].F[row*n:][:columns])
 			}
 		})
 		return nil

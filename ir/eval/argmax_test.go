@@ -46,6 +46,19 @@ func wantArgmax(t rapid.TB, op string, got []*Tensor, v []float64, rows int) {
 	}
 }
 
+// firstColumns is a matrix of so many rows without what follows the valid columns of
+// each; 0: all are valid.
+func firstColumns(v []float64, rows, valid int) []float64 {
+	if valid == 0 {
+		return v
+	}
+	var out []float64
+	for row := range rows {
+		out = append(out, v[row*len(v)/rows:][:valid]...)
+	}
+	return out
+}
+
 func argmaxProp(t *rapid.T) {
 	rows, n := rapid.SampledFrom(extents).Draw(t, "B"), rapid.SampledFrom(extents).Draw(t, "V")
 	x := drawTensor(t, rapid.SampledFrom([]ir.DType{ir.F32, ir.BF16}).Draw(t, "dtype"), rows, n)
@@ -59,11 +72,12 @@ func argmaxProp(t *rapid.T) {
 			x.F[i] = rapid.SampledFrom(pick).Draw(t, "value")
 		}
 	}
-	got, err := apply(t, "argmax", nil, x)
+	valid := rapid.IntRange(0, n).Draw(t, "valid")
+	got, err := apply(t, "argmax", ir.A("valid", valid), x)
 	if err != nil {
 		t.Fatal(err)
 	}
-	wantArgmax(t, "argmax", got, floats(x), rows)
+	wantArgmax(t, "argmax", got, firstColumns(floats(x), rows, valid), rows)
 }
 
 func linearArgmaxProp(t *rapid.T) {
@@ -72,11 +86,12 @@ func linearArgmaxProp(t *rapid.T) {
 	if n > 1 && rapid.Bool().Draw(t, "equal columns") {
 		copy(w.F[(n-1)*k:], w.F[:k])
 	}
-	got, err := apply(t, "linear_argmax", nil, x, w)
+	valid := rapid.IntRange(0, n).Draw(t, "valid")
+	got, err := apply(t, "linear_argmax", ir.A("valid", valid), x, w)
 	if err != nil {
 		t.Fatal(err)
 	}
-	wantArgmax(t, "linear_argmax", got, linearRef(ir.F32, floats(x), floats(w), k), m)
+	wantArgmax(t, "linear_argmax", got, firstColumns(linearRef(ir.F32, floats(x), floats(w), k), m, valid), m)
 }
 
 func TestArgmaxRows(t *testing.T) {

@@ -36,11 +36,7 @@ func newDAG(t *rapid.T) *dag {
 	}
 	// Few extents, so that values fit each other.
 	m, n := rapid.SampledFrom([]int{1, 2, 3}).Draw(t, "m"), 2*rapid.IntRange(1, 3).Draw(t, "n")
-	input := func(dt ir.DType, shape ...int) {
-		name := fmt.Sprintf("x%d", len(d.inputs))
-		d.inputs[name] = drawTensor(t, dt, shape...)
-		d.vals = append(d.vals, d.b.Input(name, typ(dt, shape...)))
-	}
+	input := func(dt ir.DType, shape ...int) { d.vals = append(d.vals, d.input(dt, shape...)) }
 	input(ir.F32, m, n)
 	input(rapid.SampledFrom(floatTypes).Draw(t, "dtype"), m, n)
 	input(ir.F32, n)
@@ -66,6 +62,13 @@ func newDAG(t *rapid.T) *dag {
 		d.vals = append(d.vals, s)
 	}
 	return d
+}
+
+// input is another input of the graph.
+func (d *dag) input(dt ir.DType, shape ...int) *ir.Value {
+	name := fmt.Sprintf("x%d", len(d.inputs))
+	d.inputs[name] = drawTensor(d.t, dt, shape...)
+	return d.b.Input(name, typ(dt, shape...))
 }
 
 // pick draws a value that ok accepts, or nil if there is none.
@@ -327,6 +330,14 @@ var dagOps = map[string]func(d *dag) *ir.Value{
 			return nil
 		}
 		return rapid.SampledFrom(d.b.Op("argmax", nil, x)).Draw(d.t, "result")
+	},
+	"sample": func(d *dag) *ir.Value {
+		x := d.pick(func(v *ir.Value, shape []int) bool { return oneOf(ir.F32, ir.BF16)(v, shape) && len(shape) == 2 })
+		args, rows := []*ir.Value{x}, shapeOf(x)[0]
+		for _, dt := range []ir.DType{ir.F32, ir.I32, ir.F32, ir.I64, ir.I32} {
+			args = append(args, d.input(dt, rows))
+		}
+		return rapid.SampledFrom(d.b.Op("sample", nil, args...)).Draw(d.t, "result")
 	},
 	"gather_rows": func(d *dag) *ir.Value {
 		x := d.pick(ranked(valueTypes...))

@@ -59,6 +59,7 @@ var evaluators = map[string]evaluator{
 	"dot":        {make: makeDot},
 	"topk":       {make: makeTopK},
 	"argmax":     {make: makeArgmax},
+	"sample":     {make: makeSample},
 
 	"gather_rows":  {make: makeGatherRows},
 	"scatter_rows": {make: makeScatterRows},

@@ -51,7 +51,7 @@ var properties = map[string]func(t *rapid.T){
 	"hadamard_matrix": hadamardMatrixProp, "rope_freqs": ropeFreqsProp,
 
 	"reduce_sum": reduceSumProp, "reduce_max": reduceMaxProp, "dot": dotProp, "topk": topkProp, "topk_rows": topkRowsProp,
-	"argmax": argmaxProp, "linear_argmax": linearArgmaxProp,
+	"argmax": argmaxProp, "linear_argmax": linearArgmaxProp, "sample": sampleProp,
 	"gather_rows": gatherProp, "scatter_rows": scatterProp, "take_along": takeProp,
 	"quantize": quantizeProp, "dequantize": dequantizeProp, "recode_fnuz": recodeFNUZProp,
 
@@ -106,7 +106,7 @@ func TestOperandTypes(t *testing.T) {
 		"transpose": without(allTypes, ir.F4E2M1), "slice": without(allTypes, ir.F4E2M1),
 		"not": {ir.Bool}, "and": {ir.Bool}, "or": {ir.Bool}, "mod": intTypes,
 		"gather_rows": valueTypes, "select": valueTypes, "dequantize": nil, "recode_fnuz": nil,
-		"argmax": {ir.F32, ir.BF16},
+		"argmax": {ir.F32, ir.BF16}, "sample": {ir.F32, ir.BF16},
 	}
 	for _, name := range strings.Fields("neg abs add sub mul div min max eq ne lt le gt ge scatter_rows take_along") {
 		allowed[name] = numTypes
@@ -140,6 +140,8 @@ func TestOperandTypes(t *testing.T) {
 				args = []*Tensor{x, index, x}
 			case "take_along":
 				args = []*Tensor{x, columns}
+			case "sample":
+				args = sampleArgs(x, make([]Draw, 2))
 			case "select":
 				args = []*Tensor{cond, x, x}
 			default:

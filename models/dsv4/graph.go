@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/kiln-project/kiln/ir"
 )
@@ -28,6 +29,40 @@ func ParseNumerics(s string) (Numerics, error) {
 	}
 	return "", fmt.Errorf("unknown numerics %q: want %s or %s", s, Production, Unrounded)
 }
+
+// Head says what the heads give of each wanted row. What comes first says more: it
+// serves whoever wants something that comes later, but HeadGreedy does not sample.
+type Head uint8
+
+// The heads.
+const (
+	HeadLogits Head = iota // logits, f32 [O,V]
+	HeadSample             // sample_ids and sample_flags, i32 [O]: the results of op sample
+	HeadGreedy             // greedy_ids and greedy_flags, i32 [O]: the results of op argmax
+)
+
+var headNames = [...]string{"logits", "sample", "greedy"}
+
+func (h Head) String() string {
+	if int(h) >= len(headNames) {
+		return fmt.Sprintf("Head(%d)", uint8(h))
+	}
+	return headNames[h]
+}
+
+// ParseHead reads a head's name; none is that of the zero value.
+func ParseHead(s string) (Head, error) {
+	if s == "" {
+		return HeadLogits, nil
+	}
+	if i := slices.Index(headNames[:], s); i >= 0 {
+		return Head(i), nil
+	}
+	return 0, fmt.Errorf("unknown head %q: want %s", s, strings.Join(headNames[:], ", "))
+}
+
+// Serves reports whether what a head gives holds what another one does.
+func (h Head) Serves(want Head) bool { return h <= want }
 
 // Entry names a graph of the model.
 type Entry string
@@ -55,9 +90,9 @@ type Options struct {
 	MaxDraft int
 	// Taps adds the residual streams after every layer as outputs hidden.N.
 	Taps bool
-	// Greedy has the heads give greedy_ids and greedy_flags, i32 [O], the results of
-	// op argmax, in place of logits, which are then never stored.
-	Greedy bool
+	// Head is what the heads give; the zero value is logits. Others give tokens in
+	// place of logits, which HeadGreedy never stores.
+	Head Head
 }
 
 // DefaultOptions are production numerics with rings for three drafts.
@@ -92,6 +127,12 @@ func (o Options) RingSizes(c *Config) Rings {
 //	cR_close [T/R+B]     token rows that close a group of R tokens
 //	cR_entry_slots       pool row of the entry that each of those makes
 //
+// With HeadSample there are, for the output rows, what op sample draws by:
+//
+//	sample_temperature, sample_top_p [O]  f32
+//	sample_top_k, sample_pos [O]          i32; the position of the row's token
+//	sample_seed [O]                       i64
+//
 // draft takes h [T,C,D] as well, the last main layer's output at the same
 // positions, and ids are the tokens at the positions that follow.
 func Build(c *Config, entry Entry, o Options) (*ir.Graph, error) {
@@ -120,6 +161,9 @@ func newModel(c *Config, name string, o Options) (*model, error) {
 	}
 	if o.MaxDraft < 0 {
 		return nil, fmt.Errorf("MaxDraft is %d, want at least 0", o.MaxDraft)
+	}
+	if _, err := ParseHead(o.Head.String()); err != nil {
+		return nil, err
 	}
 	rings := o.RingSizes(c)
 	meta := []ir.Meta{{Key: "model", Val: "deepseek_v4"}, {Key: "numerics", Val: string(o.Numerics)}}
@@ -238,17 +282,22 @@ func (m *model) step() {
 	m.predict(h, "hc_head", "norm")
 }
 
-// predict outputs what the head says of the wanted rows: logits, or the greedy
-// choice.
+// predict outputs what the head says of the wanted rows: logits, or a choice.
 func (m *model) predict(h *ir.Value, hc, norm string) {
-	logits := m.head(h, hc, norm)
-	if !m.o.Greedy {
-		m.b.Output("logits", logits)
+	b, logits := m.b, m.head(h, hc, norm)
+	var r []*ir.Value
+	switch m.o.Head {
+	case HeadLogits:
+		b.Output("logits", logits)
 		return
+	case HeadGreedy:
+		r = b.Op("argmax", nil, logits)
+	case HeadSample:
+		by := func(name string, dt ir.DType) *ir.Value { return b.Input("sample_"+name, ir.T(dt, m.outs)) }
+		r = b.Op("sample", nil, logits, by("temperature", ir.F32), by("top_k", ir.I32), by("top_p", ir.F32), by("seed", ir.I64), by("pos", ir.I32))
 	}
-	r := m.b.Op("argmax", nil, logits)
-	m.b.Output("greedy_ids", r[0])
-	m.b.Output("greedy_flags", r[1])
+	b.Output(m.o.Head.String()+"_ids", r[0])
+	b.Output(m.o.Head.String()+"_flags", r[1])
 }
 
 // head turns the streams of the wanted rows into f32 logits [O,V].

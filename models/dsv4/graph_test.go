@@ -44,7 +44,7 @@ func options(model string) []dsv4.Options {
 	if model != "tiny" && !exhaustive {
 		return []dsv4.Options{dsv4.DefaultOptions(), {Numerics: dsv4.Unrounded, MaxDraft: 0, Taps: true}}
 	}
-	var out []dsv4.Options
+	out := []dsv4.Options{{Numerics: dsv4.Production, MaxDraft: 3, Head: dsv4.HeadGreedy}, {Numerics: dsv4.Production, MaxDraft: 3, Head: dsv4.HeadSample}}
 	for _, n := range []dsv4.Numerics{dsv4.Production, dsv4.Unrounded} {
 		for _, draft := range []int{0, 3} {
 			for _, taps := range []bool{false, true} {
@@ -196,7 +196,14 @@ func checkOutputs(t *testing.T, c *dsv4.Config, e dsv4.Entry, o dsv4.Options, g 
 	default:
 		want = []string{fmt.Sprintf("hidden.%d", c.Layers-1)}
 	}
-	want = append(want, "logits")
+	switch o.Head {
+	case dsv4.HeadLogits:
+		want = append(want, "logits")
+	case dsv4.HeadSample:
+		want = append(want, "sample_ids", "sample_flags")
+	case dsv4.HeadGreedy:
+		want = append(want, "greedy_ids", "greedy_flags")
+	}
 	for _, out := range g.Outputs {
 		got = append(got, out.Name)
 	}
@@ -413,6 +420,7 @@ func TestBuildRefuses(t *testing.T) {
 		{entry(c, "", o), `unknown entry "": want one of [prefill decode verify draft]`},
 		{entry(&noMTP, dsv4.Draft, o), "entry draft: the model has no MTP block (num_nextn_predict_layers is 0)"},
 		{entry(c, dsv4.Decode, dsv4.Options{Numerics: dsv4.Production, MaxDraft: -1}), "MaxDraft is -1, want at least 0"},
+		{entry(c, dsv4.Decode, dsv4.Options{Numerics: dsv4.Production, Head: 3}), `unknown head "Head(3)": want logits, sample, greedy`},
 		{entry(c, dsv4.Decode, dsv4.Options{}), `unknown numerics "": want production or unrounded`},
 		{entry(c, dsv4.Decode, dsv4.Options{Numerics: "Production"}), `unknown numerics "Production": want production or unrounded`},
 		{part(c, "mlp", 0, o), `unknown part "mlp": want one of [attention moe block head draft_head]`},
@@ -424,6 +432,21 @@ func TestBuildRefuses(t *testing.T) {
 	} {
 		if err := tc.do(); err == nil || err.Error() != tc.want {
 			t.Errorf("error %v, want %q", err, tc.want)
+		}
+	}
+	serves := map[dsv4.Head]string{dsv4.HeadLogits: "logits sample greedy ", dsv4.HeadSample: "sample greedy ", dsv4.HeadGreedy: "greedy "}
+	for h, want := range serves {
+		if got, err := dsv4.ParseHead(h.String()); err != nil || got != h {
+			t.Errorf("ParseHead(%q) is %v, %v", h, got, err)
+		}
+		got := ""
+		for _, x := range []dsv4.Head{dsv4.HeadLogits, dsv4.HeadSample, dsv4.HeadGreedy} {
+			if h.Serves(x) {
+				got += x.String() + " "
+			}
+		}
+		if got != want {
+			t.Errorf("head %v serves %q, want %q", h, got, want)
 		}
 	}
 	for _, n := range []dsv4.Numerics{dsv4.Production, dsv4.Unrounded} {

@@ -26,7 +26,7 @@ import (
 )
 
 var (
-	record  = flag.Bool("record", false, "TestRecord compiles what TestModel runs, which needs LLVM and no GPU")
+	record  = flag.Bool("record", false, "TestRecord compiles what TestModel, the matrices and BenchmarkSample run, which needs LLVM and no GPU")
 	objects = flag.String("objects", "objects", "folder of what was recorded")
 	codeDir = flag.String("code", "", "cache of compiled code for TestStart")
 	bundled = flag.String("bundle", "tiny.kiln", "bundle of the tiny model for sm_90")
@@ -86,8 +86,9 @@ func opener(t testing.TB, o PlanOptions) devicetest.Opener {
 
 var variants = []dsv4.Numerics{dsv4.Production, dsv4.Unrounded}
 
-// TestRecord compiles all that TestModel runs. What comes out of the checks does not
-// matter: the driver is a fake.
+// TestRecord compiles all that TestModel, TestArgmaxMatrix, TestSampleMatrix and
+// BenchmarkSample run. What comes out of the checks does not matter: the driver is a
+// fake.
 func TestRecord(t *testing.T) {
 	if !*record {
 		t.Skip("no -record")
@@ -104,6 +105,10 @@ func TestRecord(t *testing.T) {
 			}
 		}
 	}
+	tg := devicetest.Target(t, c, opener(t, PlanOptions{}))
+	greedyMatrix(devicetest.Record(*objects, c.Compile)).Record(t, c, tg)
+	devicetest.SampleMatrix{Compile: devicetest.Record(*objects, c.Compile)}.Record(t, c, tg)
+	devicetest.RecordSampleBench(t, c, tg, devicetest.Record(*objects, c.Compile))
 }
 
 // emit prints a line of JSON.

@@ -3,6 +3,7 @@ package engine
 import (
 	"fmt"
 
+	"github.com/kiln-project/kiln/ir"
 	"github.com/kiln-project/kiln/ir/eval"
 )
 
@@ -27,11 +28,13 @@ func (s *Seq) check() error {
 }
 
 // Feed is what one request contributes to a step: tokens at positions Seq.Len,
-// Seq.Len+1, ... and which of them (offsets into IDs) want logits.
+// Seq.Len+1, ..., which of them (offsets into IDs) want logits or a token, and by
+// what Sampling.
 type Feed struct {
-	Seq *Seq
-	IDs []int32
-	Out []int
+	Seq      *Seq
+	IDs      []int32
+	Out      []int
+	Sampling Sampling
 }
 
 // Shape is the size of a step: token rows, requests, output rows and pages per
@@ -72,6 +75,7 @@ func Metadata(l Layout, feeds []Feed, s Shape) (Tensors, error) {
 		groups[i] = groupRows{Group: g, slots: filled(s.T, noRow), close: filled(closed, noRow), entry: filled(closed, noRow)}
 	}
 
+	draws := make([]eval.Draw, s.O) // of padding: greedy
 	row, wanted := 0, 0
 	rings := map[int]bool{}
 	for b, f := range feeds {
@@ -92,6 +96,9 @@ func Metadata(l Layout, feeds []Feed, s Shape) (Tensors, error) {
 			return nil, fmt.Errorf("request %d: ring %d is used by two requests of the step", b, f.Seq.Ring)
 		}
 		rings[f.Seq.Ring] = true
+		if err := l.samples(f.Sampling); err != nil {
+			return nil, fmt.Errorf("request %d: %w", b, err)
+		}
 		ring[b] = int32(f.Seq.Ring)
 		for i, p := range f.Seq.Pages {
 			pages[b*s.P+i] = int32(p)
@@ -101,6 +108,7 @@ func Metadata(l Layout, feeds []Feed, s Shape) (Tensors, error) {
 				return nil, fmt.Errorf("request %d: output row %d is outside its %d tokens", b, o, len(f.IDs))
 			}
 			out[wanted] = int32(row + o)
+			draws[wanted] = f.Sampling.draw(f.Seq.Len + o)
 			wanted++
 		}
 		for i, id := range f.IDs {
@@ -130,6 +138,9 @@ func Metadata(l Layout, feeds []Feed, s Shape) (Tensors, error) {
 	if len(groups) > 0 {
 		errs = append(errs, put("pages", pages, s.B, s.P))
 	}
+	if l.Head == HeadSample {
+		putDraws(in, draws)
+	}
 	for _, g := range groups {
 		name := fmt.Sprintf("c%d_", g.Ratio)
 		errs = append(errs, put(name+"slots", g.slots, s.T), put(name+"close", g.close, len(g.close)), put(name+"entry_slots", g.entry, len(g.entry)))
@@ -140,6 +151,19 @@ func Metadata(l Layout, feeds []Feed, s Shape) (Tensors, error) {
 		}
 	}
 	return in, nil
+}
+
+// putDraws adds the inputs of a head that samples.
+func putDraws(in Tensors, draws []eval.Draw) {
+	rows := []int{len(draws)}
+	temperature, topK := &eval.Tensor{DType: ir.F32, Shape: rows}, &eval.Tensor{DType: ir.I32, Shape: rows}
+	topP, seed, pos := &eval.Tensor{DType: ir.F32, Shape: rows}, &eval.Tensor{DType: ir.I64, Shape: rows}, &eval.Tensor{DType: ir.I32, Shape: rows}
+	for _, d := range draws {
+		temperature.F, topK.I = append(temperature.F, d.Temperature), append(topK.I, int64(d.TopK))
+		topP.F, seed.I, pos.I = append(topP.F, d.TopP), append(seed.I, int64(d.Seed)), append(pos.I, int64(d.Pos))
+	}
+	in["sample_temperature"], in["sample_top_k"], in["sample_top_p"] = temperature, topK, topP
+	in["sample_seed"], in["sample_pos"] = seed, pos
 }
 
 func filled(n int, v int32) []int32 {

@@ -15,11 +15,13 @@ const (
 	entryDraft   = "draft"
 )
 
-// Names of what the heads give: logits, or the results of op argmax.
+// Names of what the heads give: logits, or the results of op argmax or sample.
 const (
 	outLogits   = "logits"
 	greedyIDs   = "greedy_ids"
 	greedyFlags = "greedy_flags"
+	sampleIDs   = "sample_ids"
+	sampleFlags = "sample_flags"
 )
 
 // Engine runs steps over one set of state pools. It is not safe for concurrent
@@ -78,7 +80,7 @@ func (e *Engine) NewSeq(i, perRequest int) (*Seq, error) {
 }
 
 // Step runs a main entry over the feeds, padded to shape, and returns its
-// outputs: logits [O,V], or greedy_ids and greedy_flags [O], and hidden.N [T,C,D].
+// outputs: what Choose takes tokens from, and hidden.N [T,C,D].
 // It does not advance the sequences: Commit does, and not committing undoes the
 // step.
 func (e *Engine) Step(entry string, feeds []Feed, s Shape) (Tensors, error) {
@@ -132,7 +134,7 @@ func (e *Engine) Draft(feeds []Feed, s Shape, h *eval.Tensor) (Tensors, error) {
 	if h == nil {
 		return nil, fmt.Errorf("the draft step needs the main step's last hidden output")
 	}
-	in, err := Metadata(Layout{Vocab: e.layout.Vocab, MaxPositions: e.layout.MaxPositions, Window: e.layout.Window}, feeds, s)
+	in, err := Metadata(e.layout.Draft(), feeds, s)
 	if err != nil {
 		return nil, err
 	}
@@ -160,18 +162,19 @@ func (e *Engine) run(entry string, feeds []Feed) (Tensors, error) {
 // takes) and returns the last token's logits. each, if not nil, sees every
 // chunk's outputs before the next one runs; rows beyond the feed are padding.
 func (e *Engine) Prefill(s *Seq, ids []int32, chunk int, each func(f Feed, out Tensors) error) ([]float32, error) {
-	if e.layout.Greedy {
+	if e.layout.Head != HeadLogits {
 		return nil, errNoLogits
 	}
-	out, err := e.prefill(s, ids, chunk, each)
+	out, err := e.prefill(s, ids, Sampling{}, chunk, each)
 	if err != nil {
 		return nil, err
 	}
-	return logitsRow(out)
+	return logitsRow(out, 0)
 }
 
-// prefill is Prefill that returns the outputs of the last chunk.
-func (e *Engine) prefill(s *Seq, ids []int32, chunk int, each func(f Feed, out Tensors) error) (Tensors, error) {
+// prefill is Prefill that returns the outputs of the last chunk, whose last row is
+// sampled.
+func (e *Engine) prefill(s *Seq, ids []int32, by Sampling, chunk int, each func(f Feed, out Tensors) error) (Tensors, error) {
 	if chunk == 0 {
 		chunk = e.exec.MaxPrefill()
 	}
@@ -184,7 +187,7 @@ func (e *Engine) prefill(s *Seq, ids []int32, chunk int, each func(f Feed, out T
 	var last Tensors
 	for from := 0; from < len(ids); from += chunk {
 		part := ids[from:min(from+chunk, len(ids))]
-		f := Feed{Seq: s, IDs: part, Out: []int{len(part) - 1}}
+		f := Feed{Seq: s, IDs: part, Out: []int{len(part) - 1}, Sampling: by}
 		out, err := e.run(entryPrefill, []Feed{f})
 		if err != nil {
 			return nil, err
@@ -200,19 +203,27 @@ func (e *Engine) prefill(s *Seq, ids []int32, chunk int, each func(f Feed, out T
 	return last, nil
 }
 
-// errNoLogits says what a model with a greedy head cannot do.
-var errNoLogits = errors.New("the model was built with a greedy head: it gives tokens, no logits")
+// errNoLogits says what a model whose heads choose cannot do, errOnlyGreedy one whose
+// heads choose the greedy token.
+var (
+	errNoLogits   = errors.New("the model's heads give tokens, no logits")
+	errOnlyGreedy = errors.New("the model's heads give the greedy token only")
+)
 
-// logitsRow is the first row of a step's logits; padding rows follow it.
-func logitsRow(out Tensors) ([]float32, error) {
+// logitsRow is a row of a step's logits; padding rows follow those that are wanted.
+func logitsRow(out Tensors, row int) ([]float32, error) {
 	l := out[outLogits]
 	if l == nil {
 		return nil, errNoLogits
 	}
-	return l.F[:l.Shape[1]], nil
+	if row >= l.Shape[0] {
+		return nil, fmt.Errorf("output row %d of a step with %d", row, l.Shape[0])
+	}
+	return l.F[row*l.Shape[1]:][:l.Shape[1]], nil
 }
 
-// DecodeOne feeds one token of one request and returns the step's outputs.
+// DecodeOne feeds one token of one request and returns the step's outputs; a head
+// that chooses chooses the greedy token.
 func (e *Engine) DecodeOne(s *Seq, id int32) (Tensors, error) {
 	return e.run(entryDecode, []Feed{{Seq: s, IDs: []int32{id}, Out: []int{0}}})
 }

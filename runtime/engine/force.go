@@ -57,7 +57,7 @@ func (e *Engine) Force(ctx context.Context, s *Seq, ids []int32, prefill, chunk,
 		if err != nil {
 			return nil, err
 		}
-		return logitsRow(d)
+		return logitsRow(d, 0)
 	}
 	var err error
 	f.PrefillLogits, err = e.Prefill(s, ids[:prefill], chunk, func(feed Feed, out Tensors) error {
@@ -83,7 +83,7 @@ func (e *Engine) Force(ctx context.Context, s *Seq, ids []int32, prefill, chunk,
 		if err != nil {
 			return nil, err
 		}
-		row, err := logitsRow(out)
+		row, err := logitsRow(out, 0)
 		if err != nil {
 			return nil, err
 		}

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -39,13 +40,7 @@ func (l Layout) Check(r Request) error {
 			return fmt.Errorf("prompt token %d: id %d is out of vocabulary (%d)", i, id, l.Vocab)
 		}
 	}
-	if err := r.Sampling.Check(); err != nil {
-		return err
-	}
-	if l.Greedy && r.Sampling.Temperature != 0 {
-		return fmt.Errorf("sampling at temperature %v: %w", r.Sampling.Temperature, errNoLogits)
-	}
-	return nil
+	return l.samples(r.Sampling)
 }
 
 // room refuses a sequence that is not fresh or cannot hold n positions.
@@ -70,12 +65,8 @@ func (e *Engine) Generate(ctx context.Context, s *Seq, r Request, progress func(
 	if err := e.layout.room(s, len(r.Prompt)+r.MaxNew-1); err != nil { // the last token is not fed
 		return nil, st, err
 	}
-	sampler, err := NewSampler(r.Sampling)
-	if err != nil {
-		return nil, st, err
-	}
 	start := time.Now()
-	out, err := e.prefill(s, r.Prompt, 0, func(f Feed, _ Tensors) error {
+	out, err := e.prefill(s, r.Prompt, r.Sampling, 0, func(f Feed, _ Tensors) error {
 		if progress != nil {
 			progress(f.Seq.Len + len(f.IDs))
 		}
@@ -86,10 +77,11 @@ func (e *Engine) Generate(ctx context.Context, s *Seq, r Request, progress func(
 	}
 	var ids []int32
 	for {
-		id, err := sampler.next(out)
-		if err != nil {
+		c, err := choose(out, 0, r.Sampling, s.Len-1)
+		if err = errors.Join(err, c.Err); err != nil {
 			return ids, st, fmt.Errorf("position %d: %w", s.Len-1, err)
 		}
+		id := c.ID
 		ids = append(ids, id)
 		if len(ids) == 1 {
 			st.Prefill = time.Since(start)
@@ -98,16 +90,102 @@ func (e *Engine) Generate(ctx context.Context, s *Seq, r Request, progress func(
 		if err := emit(id); err != nil {
 			return ids, st, err
 		}
-		if slices.Contains(r.Stop, id) || len(ids) == r.MaxNew {
+		if r.done(ids) {
 			st.Decode = time.Since(start)
 			return ids, st, nil
 		}
 		if err := ctx.Err(); err != nil {
 			return ids, st, err
 		}
-		if out, err = e.DecodeOne(s, id); err != nil {
+		f := []Feed{r.next(s, id)}
+		if out, err = e.run(entryDecode, f); err != nil {
 			return ids, st, err
 		}
-		s.Len++
+		Commit(f)
 	}
+}
+
+// next feeds the last token of a request.
+func (r *Request) next(s *Seq, id int32) Feed {
+	return Feed{Seq: s, IDs: []int32{id}, Out: []int{0}, Sampling: r.Sampling}
+}
+
+// done reports whether a request ends with the last of its new tokens.
+func (r *Request) done(ids []int32) bool {
+	return slices.Contains(r.Stop, ids[len(ids)-1]) || len(ids) == r.MaxNew
+}
+
+// Outcome is what became of a request of a batch: its new tokens, and what ended it
+// if that was an error.
+type Outcome struct {
+	IDs []int32
+	Err error
+}
+
+// GenerateBatch runs requests beside each other, each on a fresh sequence of its own:
+// their prompts one after another, then decode steps of all that go on. emit hears of
+// each new token; its error, like a row of the heads' that is faulty, ends its request,
+// and the others go on. What is returned as an error ends all.
+func (e *Engine) GenerateBatch(ctx context.Context, seqs []*Seq, reqs []Request, emit func(request int, id int32) error) ([]Outcome, error) {
+	if len(seqs) != len(reqs) {
+		return nil, fmt.Errorf("%d requests on %d sequences", len(reqs), len(seqs))
+	}
+	for i, r := range reqs {
+		err := e.layout.Check(r)
+		if err == nil {
+			err = e.layout.room(seqs[i], len(r.Prompt)+r.MaxNew-1)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("request %d: %w", i, err)
+		}
+	}
+	list := make([]Outcome, len(reqs))
+	var live []int // requests that go on
+	take := func(i int, c Choice) {
+		o := &list[i]
+		if o.Err = c.Err; o.Err == nil {
+			o.IDs = append(o.IDs, c.ID)
+			o.Err = emit(i, c.ID)
+		}
+		if o.Err != nil {
+			o.Err = fmt.Errorf("position %d: %w", seqs[i].Len-1, o.Err)
+		} else if !reqs[i].done(o.IDs) {
+			live = append(live, i)
+		}
+	}
+	for i, r := range reqs {
+		out, err := e.prefill(seqs[i], r.Prompt, r.Sampling, 0, func(Feed, Tensors) error { return ctx.Err() })
+		if err != nil {
+			return list, fmt.Errorf("request %d: %w", i, err)
+		}
+		c, err := choose(out, 0, r.Sampling, seqs[i].Len-1)
+		if err != nil {
+			return list, fmt.Errorf("request %d: %w", i, err)
+		}
+		take(i, c)
+	}
+	for len(live) > 0 {
+		if err := ctx.Err(); err != nil {
+			return list, err
+		}
+		step := live
+		var feeds []Feed
+		for _, i := range step {
+			feeds = append(feeds, reqs[i].next(seqs[i], list[i].IDs[len(list[i].IDs)-1]))
+		}
+		out, err := e.run(entryDecode, feeds)
+		if err != nil {
+			return list, err
+		}
+		chosen, err := Choose(feeds, out)
+		if err != nil {
+			return list, err
+		}
+		Commit(feeds)
+		live = nil
+		for n, i := range step {
+			take(i, chosen[n])
+		}
+	}
+	return list, nil
 }

@@ -17,8 +17,18 @@ type Layout struct {
 	MaxDraft     int     // rejected tokens of one step that the rings have room for
 	PageTokens   int     // positions per page of the compressed pools
 	Groups       []Group // one per compression ratio in use
-	Greedy       bool    // heads give the greedy token in place of logits
+	Head         Head    // what the heads give
 }
+
+// Head is what a model's heads give of an output row.
+type Head uint8
+
+// The heads.
+const (
+	HeadLogits Head = iota // logits, of which the engine chooses
+	HeadSample             // a token, by the row's own Sampling
+	HeadGreedy             // the greedy token
+)
 
 // Group is one compression ratio.
 type Group struct {
@@ -40,7 +50,15 @@ func LayoutOf(g *ir.Graph) (Layout, error) {
 	l.Vocab, l.MaxPositions = number("vocab"), number("max_positions")
 	l.Window, l.PageTokens = number("window_ring"), number("page_tokens")
 	l.MaxDraft = number("max_draft")
-	l.Greedy = slices.ContainsFunc(g.Outputs, func(o ir.Output) bool { return o.Name == greedyIDs })
+	gives := func(name string) bool {
+		return slices.ContainsFunc(g.Outputs, func(o ir.Output) bool { return o.Name == name })
+	}
+	switch {
+	case gives(sampleIDs):
+		l.Head = HeadSample
+	case gives(greedyIDs):
+		l.Head = HeadGreedy
+	}
 	for _, in := range g.Inputs {
 		var ratio int
 		if n, _ := fmt.Sscanf(in.Name, "c%d_close", &ratio); n == 1 && in.Name == fmt.Sprintf("c%d_close", ratio) {
@@ -51,6 +69,11 @@ func LayoutOf(g *ir.Graph) (Layout, error) {
 		return l, err
 	}
 	return l, l.check()
+}
+
+// Draft is the layout of the MTP step, which has no compressed pools.
+func (l Layout) Draft() Layout {
+	return Layout{Vocab: l.Vocab, MaxPositions: l.MaxPositions, Window: l.Window, Head: l.Head}
 }
 
 func (l Layout) check() error {

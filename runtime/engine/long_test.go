@@ -58,6 +58,6 @@ func TestEveryNaNWeight(t *testing.T) {
 		if w.Type.DType.IsInt() || scored || strings.Contains(w.Name, ".indexer.") {
 			continue
 		}
-		t.Run(w.Name, func(t *testing.T) { checkPoison(t, m, w.Name, 140, false) })
+		t.Run(w.Name, func(t *testing.T) { checkPoison(t, m, w.Name, 140, dsv4.HeadLogits) })
 	}
 }

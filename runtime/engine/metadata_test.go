@@ -252,7 +252,7 @@ func TestMetadataFieldsMatter(t *testing.T) {
 	main.check(t, want)
 
 	draft := &perturbed{entry: entryDraft, e: e, pools: pools, state: poolsOf(e.draft), bind: map[string]int{"T": shape.T, "B": shape.B, "O": shape.O, "R": 3}}
-	if draft.in, err = Metadata(Layout{Vocab: m.layout.Vocab, MaxPositions: m.layout.MaxPositions, Window: m.layout.Window}, next, shape); err != nil {
+	if draft.in, err = Metadata(m.layout.Draft(), next, shape); err != nil {
 		t.Fatal(err)
 	}
 	draft.in["h"] = want[m.lastHidden()]

@@ -3,10 +3,9 @@ package engine
 import (
 	"fmt"
 	"math"
-	"math/rand/v2"
-	"slices"
 
 	"github.com/kiln-project/kiln/ir"
+	"github.com/kiln-project/kiln/ir/eval"
 )
 
 // Sampling says how the next token is chosen. Temperature 0 is greedy: the
@@ -25,8 +24,14 @@ func (s Sampling) Check() error {
 		return fmt.Errorf("temperature is %v, want a finite number of at least 0", s.Temperature)
 	case s.TopK < 0:
 		return fmt.Errorf("top-k is %d, want at least 0", s.TopK)
+	case s.TopK > math.MaxInt32:
+		return fmt.Errorf("top-k is %d, want at most %d", s.TopK, math.MaxInt32)
 	case s.TopP < 0 || s.TopP > 1 || math.IsNaN(s.TopP):
 		return fmt.Errorf("top-p is %v, want 0..1", s.TopP)
+	case s.Temperature > math.MaxFloat32 || s.Temperature > 0 && float32(s.Temperature) == 0:
+		return fmt.Errorf("temperature is %v, which no f32 number is near", s.Temperature)
+	case s.TopP > 0 && float32(s.TopP) == 0:
+		return fmt.Errorf("top-p is %v, which no f32 number is near", s.TopP)
 	case s.Temperature == 0 && (s.TopK != 0 || s.TopP != 0 || s.Seed != 0):
 		return fmt.Errorf("top-k, top-p and seed have no effect at temperature 0 (greedy)")
 	}
@@ -48,101 +53,99 @@ func (s Sampling) String() string {
 	return t + fmt.Sprintf(", seed %d", s.Seed)
 }
 
-// Sampler draws tokens; equal samplings draw equal tokens from equal logits.
-type Sampler struct {
-	s   Sampling
-	rng *rand.Rand
+// draw is how op sample draws after the token at a position; Check has passed.
+func (s Sampling) draw(pos int) eval.Draw {
+	return eval.Draw{Temperature: float32(s.Temperature), TopK: int32(s.TopK), TopP: float32(s.TopP), Seed: s.Seed, Pos: int32(pos)}
 }
 
-// NewSampler checks s.
-func NewSampler(s Sampling) (*Sampler, error) {
+// Token chooses what follows the token at a position, from the logits there. It is
+// what op sample chooses: it depends on nothing else, and is the same on every device.
+// NaN, +Inf, and logits that are all -Inf are errors: they come from a fault upstream,
+// never from a model's opinion.
+func (s Sampling) Token(logits []float32, pos int) (int32, error) {
 	if err := s.Check(); err != nil {
-		return nil, err
+		return 0, err
 	}
-	return &Sampler{s: s, rng: rand.New(rand.NewPCG(s.Seed, 0))}, nil
-}
-
-// Next chooses a token. NaN, +Inf, and logits that are all -Inf are errors:
-// they come from a fault upstream, never from a model's opinion.
-func (s *Sampler) Next(logits []float32) (int32, error) {
 	if err := checkLogits(logits); err != nil {
 		return 0, err
 	}
-	if s.s.Temperature == 0 {
-		return Argmax(logits), nil
+	id, flags := s.draw(pos).Choose(logits)
+	if flags != 0 {
+		return 0, &RowFault{flags}
 	}
-	ids := make([]int, len(logits))
-	for i := range ids {
-		ids[i] = i
+	return int32(id), nil
+}
+
+// samples reports why a model's heads do not choose by s.
+func (l Layout) samples(s Sampling) error {
+	if err := s.Check(); err != nil {
+		return err
 	}
-	slices.SortStableFunc(ids, func(a, b int) int {
-		switch {
-		case logits[a] > logits[b]:
-			return -1
-		case logits[a] < logits[b]:
-			return 1
-		}
-		return 0
-	})
-	if s.s.TopK > 0 && s.s.TopK < len(ids) {
-		ids = ids[:s.s.TopK]
+	if l.Head == HeadGreedy && s.Temperature != 0 {
+		return fmt.Errorf("sampling at temperature %v: %w", s.Temperature, errOnlyGreedy)
 	}
-	top := float64(logits[ids[0]])
-	p, total := make([]float64, len(ids)), 0.0
-	for i, id := range ids {
-		p[i] = math.Exp((float64(logits[id]) - top) / s.s.Temperature)
-		total += p[i]
-	}
-	if s.s.TopP > 0 && s.s.TopP < 1 {
-		kept := 0.0
-		for i := range p {
-			if kept += p[i]; kept >= s.s.TopP*total {
-				p, total = p[:i+1], kept
-				break
+	return nil
+}
+
+// Choice is the token of an output row of a step, or why it has none: a fault of that
+// row alone.
+type Choice struct {
+	ID  int32
+	Err error
+}
+
+// Choose gives the tokens of the wanted rows of a step, request after request, from
+// its outputs; call it before Commit. Logits are chosen from here.
+func Choose(feeds []Feed, out Tensors) ([]Choice, error) {
+	var list []Choice
+	for _, f := range feeds {
+		for _, o := range f.Out {
+			c, err := choose(out, len(list), f.Sampling, f.Seq.Len+o)
+			if err != nil {
+				return nil, err
 			}
+			list = append(list, c)
 		}
 	}
-	u := s.rng.Float64() * total
-	last := 0
-	for i, w := range p {
-		if u -= w; u < 0 {
-			return int32(ids[i]), nil
-		}
-		if w > 0 {
-			last = i
-		}
-	}
-	return int32(ids[last]), nil // rounding left u at 0 or above
+	return list, nil
 }
 
-// next chooses the token of the first row of a step's outputs; a greedy head has
-// chosen it. What is an error of logits is one of its flags.
-func (s *Sampler) next(out Tensors) (int32, error) {
-	ids, flags := out[greedyIDs], out[greedyFlags]
-	if ids == nil || s.s.Temperature != 0 {
-		logits, err := logitsRow(out)
-		if err != nil {
-			return 0, err
+// choose is the token that follows the one at a position, from a row of a step's
+// outputs.
+func choose(out Tensors, row int, s Sampling, pos int) (Choice, error) {
+	for _, head := range []struct{ ids, flags string }{{sampleIDs, sampleFlags}, {greedyIDs, greedyFlags}} {
+		ids, flags := out[head.ids], out[head.flags]
+		switch {
+		case ids == nil:
+			continue
+		case flags == nil:
+			return Choice{}, fmt.Errorf("the step has the output %s and no %s", head.ids, head.flags)
+		case row >= len(ids.I):
+			return Choice{}, fmt.Errorf("output row %d of a step with %d", row, len(ids.I))
+		case head.ids == greedyIDs && s.Temperature != 0:
+			return Choice{}, errOnlyGreedy
 		}
-		return s.Next(logits)
+		if f := flags.I[row]; f != 0 {
+			return Choice{Err: &RowFault{f}}, nil
+		}
+		return Choice{ID: int32(ids.I[row])}, nil
 	}
-	if flags == nil {
-		return 0, fmt.Errorf("the step has the output %s and no %s", greedyIDs, greedyFlags)
+	logits, err := logitsRow(out, row)
+	if err != nil {
+		return Choice{}, err
 	}
-	if f := flags.I[0]; f != 0 {
-		return 0, &GreedyFault{f}
-	}
-	return int32(ids.I[0]), nil
+	id, err := s.Token(logits, pos)
+	return Choice{id, err}, nil
 }
 
-// GreedyFault is a row of logits that a greedy head found no opinion in. Only logits
-// say which token it is.
-type GreedyFault struct {
-	Flags int64 // of op argmax
+// RowFault is a row of logits that a head found no opinion in. Only logits say which
+// token it is.
+type RowFault struct {
+	Flags int64 // of op argmax or sample
 }
 
-func (f *GreedyFault) Error() string {
-	what := fmt.Sprintf("the greedy head's flags are %#x", f.Flags)
+func (f *RowFault) Error() string {
+	what := fmt.Sprintf("the head's flags are %#x", f.Flags)
 	switch {
 	case f.Flags&ir.ArgmaxAllNaN != 0:
 		what = "every logit is NaN"
@@ -152,6 +155,8 @@ func (f *GreedyFault) Error() string {
 		what = "a logit is +Inf"
 	case f.Flags&ir.ArgmaxAllLow != 0:
 		what = "all logits are -Inf"
+	case f.Flags&ir.SampleRange != 0:
+		return "a parameter of the sampling is outside of its range"
 	}
 	return what + ": the model's output is not usable"
 }

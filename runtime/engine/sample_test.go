@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"errors"
 	"math"
 	"slices"
 	"testing"
@@ -9,26 +10,16 @@ import (
 	"github.com/kiln-project/kiln/ir/eval"
 )
 
-func sampler(t testing.TB, s Sampling) *Sampler {
-	t.Helper()
-	x, err := NewSampler(s)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return x
-}
-
-// draw takes n tokens from the same logits.
+// draw takes the tokens at n positions from the same logits.
 func draw(t testing.TB, s Sampling, logits []float32, n int) []int32 {
 	t.Helper()
-	x := sampler(t, s)
 	ids := make([]int32, n)
-	for i := range ids {
-		id, err := x.Next(logits)
+	for pos := range ids {
+		id, err := s.Token(logits, pos)
 		if err != nil {
 			t.Fatal(err)
 		}
-		ids[i] = id
+		ids[pos] = id
 	}
 	return ids
 }
@@ -77,13 +68,13 @@ func TestLogitsThatAreNoOpinion(t *testing.T) {
 		{nil, "all 0 logits are -Inf: the model's output is not usable"},
 	} {
 		for _, s := range []Sampling{{}, {Temperature: 1}, {Temperature: 1, TopK: 1}} {
-			wantError(t, s.String(), func() error { _, err := sampler(t, s).Next(tc.logits); return err }, tc.want)
+			wantError(t, s.String(), func() error { _, err := s.Token(tc.logits, 0); return err }, tc.want)
 		}
 	}
 }
 
-// A row's flags are the errors that its logits would be.
-func TestGreedyFlags(t *testing.T) {
+// A row's flags are the errors that its logits would be, of that row alone.
+func TestRowFlags(t *testing.T) {
 	for _, tc := range []struct {
 		flags int64
 		want  string // "" is a token
@@ -94,26 +85,61 @@ func TestGreedyFlags(t *testing.T) {
 		{ir.ArgmaxNaN | ir.ArgmaxHigh, "a logit is NaN: the model's output is not usable"},
 		{ir.ArgmaxHigh, "a logit is +Inf: the model's output is not usable"},
 		{ir.ArgmaxAllLow, "all logits are -Inf: the model's output is not usable"},
-		{64, "the greedy head's flags are 0x40: the model's output is not usable"},
+		{ir.SampleRange, "a parameter of the sampling is outside of its range"},
+		{64, "the head's flags are 0x40: the model's output is not usable"},
 	} {
-		out := Tensors{}
-		for name, v := range map[string][]int32{greedyIDs: {7, 8}, greedyFlags: {int32(tc.flags), 0}} {
-			var err error
-			if out[name], err = eval.FromI32(v, 2); err != nil {
-				t.Fatal(err)
+		for _, head := range []struct{ ids, flags string }{{greedyIDs, greedyFlags}, {sampleIDs, sampleFlags}} {
+			out := Tensors{}
+			for name, v := range map[string][]int32{head.ids: {7, 8, 9}, head.flags: {0, int32(tc.flags), 0}} {
+				var err error
+				if out[name], err = eval.FromI32(v, 3); err != nil {
+					t.Fatal(err)
+				}
 			}
-		}
-		id, err := sampler(t, Sampling{}).next(out)
-		if tc.want == "" {
-			if id != 7 || err != nil {
-				t.Errorf("token %d, error %v; want 7", id, err)
+			feeds := []Feed{{Seq: &Seq{}, Out: []int{0}}, {Seq: &Seq{}, Out: []int{0}}} // the third row is padding
+			got, err := Choose(feeds, out)
+			if err != nil || len(got) != 2 || got[0] != (Choice{ID: 7}) {
+				t.Fatalf("chosen %v, error %v", got, err)
 			}
-			continue
+			if tc.want == "" && got[1] != (Choice{ID: 8}) {
+				t.Errorf("chosen %v", got)
+			}
+			if tc.want != "" {
+				wantError(t, tc.want, func() error { return got[1].Err }, tc.want)
+			}
+			delete(out, head.flags)
+			wantError(t, "no flags", func() error { _, err := Choose(feeds, out); return err }, "the step has the output "+head.ids+" and no "+head.flags)
 		}
-		wantError(t, tc.want, func() error { return err }, tc.want)
-		delete(out, greedyFlags)
-		wantError(t, "no flags", func() error { _, err := sampler(t, Sampling{}).next(out); return err }, "the step has the output greedy_ids and no greedy_flags")
-		wantError(t, "sampling", func() error { _, err := sampler(t, Sampling{Temperature: 1}).next(out); return err }, errNoLogits.Error())
+	}
+}
+
+func TestChooseRefuses(t *testing.T) {
+	one, err := eval.FromI32([]int32{1}, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	row, err := eval.FromF32(ir.F32, []float32{1, 2}, 1, 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	hot := Sampling{Temperature: 1}
+	for _, tc := range []struct {
+		feeds []Feed
+		out   Tensors
+		want  string
+	}{
+		{[]Feed{{Seq: &Seq{}, Out: []int{0}, Sampling: hot}}, Tensors{greedyIDs: one, greedyFlags: one}, errOnlyGreedy.Error()},
+		{[]Feed{{Seq: &Seq{}, Out: []int{0}}}, Tensors{}, errNoLogits.Error()},
+		{[]Feed{{Seq: &Seq{}, Out: []int{0, 1}}}, Tensors{sampleIDs: one, sampleFlags: one}, "output row 1 of a step with 1"},
+		{[]Feed{{Seq: &Seq{}, Out: []int{0, 1}}}, Tensors{outLogits: row}, "output row 1 of a step with 1"},
+	} {
+		wantError(t, tc.want, func() error {
+			got, err := Choose(tc.feeds, tc.out)
+			for _, c := range got {
+				err = errors.Join(err, c.Err)
+			}
+			return err
+		}, tc.want)
 	}
 }
 
@@ -129,6 +155,10 @@ func TestSamplingCheck(t *testing.T) {
 		{Sampling{Temperature: -1}, "temperature is -1, want a finite number of at least 0"},
 		{Sampling{Temperature: nan}, "temperature is NaN, want a finite number of at least 0"},
 		{Sampling{Temperature: math.Inf(1)}, "temperature is +Inf, want a finite number of at least 0"},
+		{Sampling{Temperature: 1e39}, "temperature is 1e+39, which no f32 number is near"},
+		{Sampling{Temperature: 1e-50}, "temperature is 1e-50, which no f32 number is near"},
+		{Sampling{Temperature: 1, TopP: 1e-50}, "top-p is 1e-50, which no f32 number is near"},
+		{Sampling{Temperature: 1, TopK: 1 << 31}, "top-k is 2147483648, want at most 2147483647"},
 		{Sampling{Temperature: 1, TopK: -1}, "top-k is -1, want at least 0"},
 		{Sampling{Temperature: 1, TopP: -0.1}, "top-p is -0.1, want 0..1"},
 		{Sampling{Temperature: 1, TopP: 1.1}, "top-p is 1.1, want 0..1"},
@@ -138,8 +168,8 @@ func TestSamplingCheck(t *testing.T) {
 		{Sampling{Seed: 9}, "top-k, top-p and seed have no effect at temperature 0 (greedy)"},
 	} {
 		err := tc.s.Check()
-		if _, made := NewSampler(tc.s); (made == nil) != (err == nil) {
-			t.Errorf("%+v: Check says %v, NewSampler %v", tc.s, err, made)
+		if _, drawn := tc.s.Token([]float32{0}, 0); (drawn == nil) != (err == nil) {
+			t.Errorf("%+v: Check says %v, Token %v", tc.s, err, drawn)
 		}
 		if tc.want == "" {
 			if err != nil {

@@ -22,9 +22,15 @@ type compiledModel struct {
 	sizer        *sizer
 }
 
+// headGives says what of a head's result a command may miss.
+var headGives = map[dsv4.Head]string{
+	dsv4.HeadSample: "it gives tokens, no logits",
+	dsv4.HeadGreedy: "it gives the greedy token, no logits and no other token",
+}
+
 // openBundle reads a bundle for the device and sets the options that it was
-// compiled with. What the command line or the model's folder says otherwise is
-// refused, naming it.
+// compiled with. What the command line or the model's folder says otherwise, or heads
+// that do not serve the wanted one, is refused, naming it.
 func openBundle(f *flags, dev device, path string, c *dsv4.Config, o *dsv4.Options) (*compiledModel, error) {
 	b, err := bundle.ReadManifest(path)
 	if err != nil {
@@ -57,9 +63,13 @@ func openBundle(f *flags, dev device, path string, c *dsv4.Config, o *dsv4.Optio
 	if o.Taps && !set.Taps {
 		return nil, differs("taps", "none", "hidden")
 	}
-	if set.Greedy && !o.Greedy {
-		hint := fmt.Sprintf("kiln compile --model %s -o OTHER.kiln", f.text("model"))
-		return nil, refuse(fmt.Errorf("%s was compiled with --greedy: it gives the greedy token, no logits", path), hint)
+	head, err := dsv4.ParseHead(set.Head)
+	if err != nil {
+		return nil, fmt.Errorf("%s: manifest.json: %w", path, err)
+	}
+	if !head.Serves(o.Head) {
+		hint := fmt.Sprintf("kiln compile --model %s --head %v -o OTHER.kiln", f.text("model"), o.Head)
+		return nil, refuse(fmt.Errorf("%s was compiled with --head %v: %s", path, head, headGives[head]), hint)
 	}
 	if err := checkBundlePasses(f, path, set.Passes); err != nil {
 		return nil, err
@@ -74,7 +84,7 @@ func openBundle(f *flags, dev device, path string, c *dsv4.Config, o *dsv4.Optio
 	if set.Layers != c.Layers { // a part of the model is for looking at, not for running
 		return nil, differs("layers", set.Layers, c.Layers)
 	}
-	o.Numerics, o.Taps, o.Greedy, o.MaxDraft = dsv4.Numerics(set.Numerics), set.Taps, set.Greedy, set.Speculate
+	o.Numerics, o.Taps, o.Head, o.MaxDraft = dsv4.Numerics(set.Numerics), set.Taps, head, set.Speculate
 	code, err := b.ReadCode(path, runs[0])
 	if err != nil {
 		return nil, err

@@ -155,7 +155,7 @@ func checkFailure(f *flags, err error) error {
 func showAgain(f *flags, args []string, b check.Breach, res checkResult) string {
 	line := []string{"kiln", "check"}
 	line = append(line, args...)
-	for _, name := range []string{"model", "entry", "layers", "weights", "numerics", "pipeline", "bisect", "shuffle"} {
+	for _, name := range []string{"model", "entry", "layers", "weights", "numerics", "head", "pipeline", "bisect", "shuffle"} {
 		if f.given(name) {
 			line = append(line, "--"+name, f.text(name))
 		}

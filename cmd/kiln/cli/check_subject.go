@@ -57,7 +57,7 @@ func readSubject(f *flags, args []string, cfg passes.Config) (*subject, error) {
 }
 
 func (s *subject) fromFile(f *flags, path string) error {
-	for _, name := range []string{"layers", "numerics"} {
+	for _, name := range []string{"layers", "numerics", "head"} {
 		if f.given(name) && !f.fromEnv[name] {
 			return usagef("--model DIR", "--%s changes the graphs of a model, and %s is a graph", name, path)
 		}

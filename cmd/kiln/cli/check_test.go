@@ -59,6 +59,19 @@ func TestCheckOnHost(t *testing.T) {
 	kiln(t, "check", "--model", flashConfig, "--entry", "decode", "--bind", "B=1,R=1,N=1,P=1", "--device", "host", "--op", "moe_experts_add").failed(t, exitRefused, "moe_experts_add: it has 6.44e+09 elements")
 }
 
+// The made-up requests of an entry whose heads sample are greedy and sampled ones.
+func TestCheckOfHeads(t *testing.T) {
+	needLLVM(t)
+	args := append(slices.Clone(tinyDecode), "--device", "host", "--cache-dir", filepath.Join(t.TempDir(), "cache"), "--layers", "3")
+	for head, op := range map[string]string{"sample": "sample", "greedy": "linear_argmax"} {
+		var r checkResult
+		kiln(t, append(slices.Clone(args), "--head", head, "--op", op, "--json")...).decode(t, &r)
+		if !r.OK || len(r.Ops) != 1 || r.Ops[0].Op != op || r.Ops[0].Differ != 0 || r.Ops[0].Values == 0 {
+			t.Errorf("head %s: %+v", head, r)
+		}
+	}
+}
+
 func TestCheckOfAFile(t *testing.T) {
 	file := filepath.Join("..", "..", "..", "models", "dsv4", "testdata", "moe.hash.kir")
 	var r checkResult

@@ -167,8 +167,8 @@ func printCompiled(e *env, r compileResult) error {
 func settingsLine(s bundle.Settings) string {
 	line := fmt.Sprintf("numerics %s, max-seq %d, batch %s, prefill %s, speculate %d, layers %d, taps %v",
 		s.Numerics, s.MaxSeq, joinInts(s.Batch), joinInts(s.Prefill), s.Speculate, s.Layers, s.Taps)
-	if s.Greedy {
-		line += ", greedy true"
+	if s.Head != "" {
+		line += ", head " + s.Head
 	}
 	if s.CodeObjectVersion > 0 {
 		line += fmt.Sprintf(", code object version %d", s.CodeObjectVersion)
@@ -199,7 +199,10 @@ func compileSettings(f *flags) (bundle.Settings, dsv4.Options, error) {
 	if set.Speculate < 0 || set.Layers < 0 || set.MaxSeq < 0 {
 		return set, o, usagef("kiln compile --help", "--speculate, --layers and --max-seq must not be negative")
 	}
-	o.MaxDraft, set.Greedy = set.Speculate, o.Greedy
+	o.MaxDraft = set.Speculate
+	if o.Head != dsv4.HeadLogits {
+		set.Head = o.Head.String()
+	}
 	if set.Batch, err = sizes(f, "batch"); err != nil {
 		return set, o, err
 	}

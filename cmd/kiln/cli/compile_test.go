@@ -2,6 +2,7 @@ package cli
 
 import (
 	"encoding/json"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -83,9 +84,9 @@ func TestBundle(t *testing.T) {
 	kiln(t, "logits", "--model", tinyModel, "--bundle", b, "--ids", "1,2", "--prefill", "1", "--out", filepath.Join(dir, "x.safetensors")).failed(t, exitRefused, "taps none, not hidden")
 }
 
-// A bundle with greedy heads gives the text of one with logits, and serves nothing
-// that needs logits.
-func TestGreedyBundle(t *testing.T) {
+// A bundle whose heads choose gives the text of one with logits, and serves nothing
+// that needs logits; one with greedy heads samples not.
+func TestHeadsOfBundles(t *testing.T) {
 	needLLVM(t)
 	dir := t.TempDir()
 	compile := func(name string, args ...string) string {
@@ -93,27 +94,47 @@ func TestGreedyBundle(t *testing.T) {
 		kiln(t, append([]string{"compile", "--model", tinyModel, "--cache-dir", filepath.Join(dir, "cache"), "--batch", "1", "--prefill", "16", "--max-seq", "64", "--speculate", "0", "-o", b}, args...)...).ok(t)
 		return b
 	}
-	logits, greedy := compile("logits.kiln", "--taps", "hidden"), compile("greedy.kiln", "--taps", "hidden", "--greedy")
+	logits, greedy, sample := compile("logits.kiln", "--taps", "hidden"), compile("greedy.kiln", "--taps", "hidden", "--head", "greedy"), compile("sample.kiln", "--taps", "hidden", "--head", "sample")
 	run := []string{"run", "--model", tinyModel, "--prompt-ids", "0,303,222", "--max-new-tokens", "6", "--json"}
-	var ids [][]int32
-	for _, args := range [][]string{{"--bundle", logits}, {"--bundle", greedy}, {"--bundle", logits, "--temperature", "1", "--top-k", "1"}, nil} {
-		var r runResult
-		if err := json.Unmarshal([]byte(kiln(t, append(slices.Clone(run), args...)...).ok(t).stdout), &r); err != nil {
-			t.Fatal(err)
+	hot := []string{"--temperature", "1.1", "--top-k", "60", "--top-p", "0.9", "--seed", "4"}
+	var tokens [2][]int32
+	for how, list := range [][][]string{
+		{{"--bundle", logits}, {"--bundle", greedy}, {"--bundle", sample}, {"--bundle", logits, "--temperature", "1", "--top-k", "1"}, nil},
+		{append([]string{"--bundle", logits}, hot...), append([]string{"--bundle", sample}, hot...), hot},
+	} {
+		for i, args := range list {
+			var r runResult
+			if err := json.Unmarshal([]byte(kiln(t, append(slices.Clone(run), args...)...).ok(t).stdout), &r); err != nil {
+				t.Fatal(err)
+			}
+			if i == 0 {
+				tokens[how] = r.IDs
+			}
+			if len(r.IDs) != 6 || !slices.Equal(r.IDs, tokens[how]) {
+				t.Errorf("%v gives %v, want %v", args, r.IDs, tokens[how])
+			}
 		}
-		ids = append(ids, r.IDs)
 	}
-	for i, got := range ids {
-		if len(got) != 6 || !slices.Equal(got, ids[0]) {
-			t.Errorf("run %d gives %v, want %v", i, got, ids[0])
-		}
+	if slices.Equal(tokens[0], tokens[1]) {
+		t.Errorf("greedy and sampled: %v", tokens[0])
 	}
-	if text := string(readFile(t, filepath.Join(logits, "manifest.json"))); strings.Contains(text, "greedy") {
+	if text := string(readFile(t, filepath.Join(logits, "manifest.json"))); strings.Contains(text, "head") {
 		t.Errorf("the manifest of a bundle with logits is\n%s", text)
 	}
-	const refused = "greedy.kiln was compiled with --greedy: it gives the greedy token, no logits"
-	kiln(t, append(run, "--bundle", greedy, "--temperature", "1")...).failed(t, exitRefused, refused, "compile --model "+tinyModel)
-	kiln(t, "logits", "--model", tinyModel, "--bundle", greedy, "--ids", "1,2", "--prefill", "1", "--out", filepath.Join(dir, "x.safetensors")).failed(t, exitRefused, refused)
+	const refused = "greedy.kiln was compiled with --head greedy: it gives the greedy token, no logits and no other token"
+	kiln(t, append(run, "--bundle", greedy, "--temperature", "1")...).failed(t, exitRefused, refused, "compile --model "+tinyModel+" --head sample")
+	kiln(t, append(run, "--bundle", greedy, "--temperature", "1", "--dry-run")...).failed(t, exitRefused, refused)
+	out := filepath.Join(dir, "x.safetensors")
+	kiln(t, "logits", "--model", tinyModel, "--bundle", greedy, "--ids", "1,2", "--prefill", "1", "--out", out).failed(t, exitRefused, refused)
+	kiln(t, "logits", "--model", tinyModel, "--bundle", sample, "--ids", "1,2", "--prefill", "1", "--out", out).
+		failed(t, exitRefused, "sample.kiln was compiled with --head sample: it gives tokens, no logits", "compile --model "+tinyModel+" --head logits")
+	kiln(t, "compile", "--model", tinyModel, "--head", "best", "-o", out).failed(t, exitUsage, `--head: unknown head "best": want logits, sample, greedy`, "--head logits")
+	manifest := filepath.Join(greedy, "manifest.json")
+	if err := os.WriteFile(manifest, []byte(strings.Replace(string(readFile(t, manifest)), `"head": "greedy"`, `"head": "best"`, 1)), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	kiln(t, append(run, "--bundle", greedy)...).failed(t, exitFailed, `manifest.json: unknown head "best": want logits, sample, greedy`)
+	kiln(t, "plan", greedy).failed(t, exitFailed, `manifest.json: unknown head "best": want logits, sample, greedy`)
 }
 
 // A bundle for a bare chip and for the same chip with settled features: two

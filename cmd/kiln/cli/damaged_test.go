@@ -156,8 +156,8 @@ func TestNaN(t *testing.T) {
 		args  []string
 		parts []string
 	}{
-		{"one row of the head", head, []string{"--prompt", "func"}, []string{"kiln: position 1: a logit is NaN: the model's output is not usable", "try: add --temperature 1 --top-k 1"}},
-		{"sampled, as JSON", head, []string{"--prompt-ids", "5", "--temperature", "1", "--top-k", "1", "--json"}, []string{"kiln: position 0: logit of token 7 is NaN"}},
+		{"one row of the head", head, []string{"--prompt", "func"}, []string{"kiln: position 1: a logit is NaN: the model's output is not usable", "try: kiln logits --model " + head}},
+		{"sampled, as JSON", head, []string{"--prompt-ids", "5", "--temperature", "1", "--top-k", "1", "--json"}, []string{"kiln: position 0: a logit is NaN: the model's output is not usable"}},
 		{"the prompt's embedding", damaged(t, poison("embed.weight", 5*256)), []string{"--prompt-ids", "5"}, []string{"kiln: position 0: every logit is NaN: the model's output is not usable"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/kiln-project/kiln/models/dsv4"
 	"github.com/kiln-project/kiln/runtime/engine"
 	"github.com/kiln-project/kiln/runtime/weights"
 )
@@ -44,7 +45,7 @@ func runLogits(e *env, f *flags, _ []string) error {
 	progress := newProgress(e, f)
 	defer progress.close()
 	progress.say("loading %s", f.text("model"))
-	s, place, err := openModel(e, f, true, needLogits, progress)
+	s, place, err := openModel(e, f, true, dsv4.HeadLogits, progress)
 	if err != nil {
 		return err
 	}

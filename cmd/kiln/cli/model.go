@@ -42,7 +42,10 @@ func options(f *flags, taps bool) (dsv4.Options, error) {
 	if err != nil {
 		return o, usagef("--numerics production", "%s: %v", f.origins("numerics"), err)
 	}
-	o.Numerics, o.Taps, o.Greedy = n, taps, f.boolean("greedy")
+	o.Numerics, o.Taps = n, taps
+	if o.Head, err = dsv4.ParseHead(f.text("head")); err != nil {
+		return o, usagef("--head logits", "%s: %v", f.origins("head"), err)
+	}
 	return o, nil
 }
 
@@ -61,22 +64,15 @@ type session struct {
 // whether the MTP block runs beside it.
 type placer func(prompt, positions int, draft bool) (*engine.Seq, error)
 
-// heads says what a command takes of a model's heads.
-type heads uint8
-
-const (
-	needLogits heads = iota
-	needToken        // the greedy one, or logits where a bundle has those
-)
-
-// openModel reads a model's folder for the device that is chosen. The placer
-// that it returns makes the session's engine.
-func openModel(e *env, f *flags, taps bool, need heads, progress *progress) (*session, placer, error) {
+// openModel reads a model's folder for the device that is chosen. Its heads give what
+// is wanted; those of a bundle may give more. The placer that it returns makes the
+// session's engine.
+func openModel(e *env, f *flags, taps bool, want dsv4.Head, progress *progress) (*session, placer, error) {
 	dev, err := chooseDevice(e, f)
 	if err != nil {
 		return nil, nil, err
 	}
-	s, place, err := openModelOn(e, f, dev, taps, need, progress)
+	s, place, err := openModelOn(e, f, dev, taps, want, progress)
 	if err != nil {
 		return nil, nil, errors.Join(err, dev.close())
 	}
@@ -85,12 +81,12 @@ func openModel(e *env, f *flags, taps bool, need heads, progress *progress) (*se
 	return s, place, nil
 }
 
-func openModelOn(e *env, f *flags, dev device, taps bool, need heads, progress *progress) (*session, placer, error) {
+func openModelOn(e *env, f *flags, dev device, taps bool, want dsv4.Head, progress *progress) (*session, placer, error) {
 	o, err := options(f, taps)
 	if err != nil {
 		return nil, nil, err
 	}
-	o.Greedy = need == needToken
+	o.Head = want
 	config, err := passConfig(f)
 	if err != nil {
 		return nil, nil, err

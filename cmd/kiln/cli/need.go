@@ -53,7 +53,10 @@ func newSizer(path string, b *bundle.Bundle, code *bundle.Code) (*sizer, error) 
 	}
 	firstLayers(c, s.set.Layers)
 	o := dsv4.DefaultOptions()
-	o.Numerics, o.Taps, o.Greedy, o.MaxDraft = dsv4.Numerics(s.set.Numerics), s.set.Taps, s.set.Greedy, s.set.Speculate
+	o.Numerics, o.Taps, o.MaxDraft = dsv4.Numerics(s.set.Numerics), s.set.Taps, s.set.Speculate
+	if o.Head, err = dsv4.ParseHead(s.set.Head); err != nil {
+		return nil, fmt.Errorf("%s: manifest.json: %w", path, err)
+	}
 	for _, entry := range []dsv4.Entry{dsv4.Decode, dsv4.Draft} {
 		if entry == dsv4.Draft && c.NextN == 0 {
 			continue

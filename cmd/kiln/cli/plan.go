@@ -10,6 +10,7 @@ import (
 	"text/tabwriter"
 
 	"github.com/kiln-project/kiln/codegen/bundle"
+	"github.com/kiln-project/kiln/models/dsv4"
 )
 
 const planHelp = `Says what a bundle takes of a device's memory: weights, pools, the arena of the
@@ -110,7 +111,7 @@ func (s *sizer) needs(batch, maxSeq int, memory *int64) (targetNeeds, error) {
 
 // runDry is run --dry-run: what the bundle takes of the device that was chosen. Of
 // devices whose memory is this process's nothing is known.
-func runDry(e *env, f *flags, greedy bool, positions int) error {
+func runDry(e *env, f *flags, want dsv4.Head, positions int) error {
 	path := f.text("bundle")
 	if path == "" {
 		return usagef("kiln run --bundle F.kiln --dry-run ...", "%s: only a bundle's needs are known before it is compiled", f.origins("dry-run"))
@@ -119,16 +120,16 @@ func runDry(e *env, f *flags, greedy bool, positions int) error {
 	if err != nil {
 		return err
 	}
-	err = dryOn(e, f, dev, path, greedy, positions)
+	err = dryOn(e, f, dev, path, want, positions)
 	return errors.Join(err, dev.close())
 }
 
-func dryOn(e *env, f *flags, dev device, path string, greedy bool, positions int) error {
+func dryOn(e *env, f *flags, dev device, path string, want dsv4.Head, positions int) error {
 	o, err := options(f, false)
 	if err != nil {
 		return err
 	}
-	o.Greedy = greedy
+	o.Head = want
 	c, err := loadConfig(f.text("model"))
 	if err != nil {
 		return err

@@ -66,17 +66,17 @@ func runRun(e *env, f *flags, _ []string) error {
 	if err != nil {
 		return err
 	}
+	want := dsv4.HeadSample
+	if sampling.Temperature == 0 {
+		want = dsv4.HeadGreedy
+	}
 	if f.boolean("dry-run") {
-		return runDry(e, f, sampling.Temperature == 0, len(prompt)+f.number("max-new-tokens"))
+		return runDry(e, f, want, len(prompt)+f.number("max-new-tokens"))
 	}
 	progress := newProgress(e, f)
 	defer progress.close()
 	progress.say("loading %s", f.text("model"))
-	need := needLogits
-	if sampling.Temperature == 0 {
-		need = needToken
-	}
-	s, place, err := openModel(e, f, false, need, progress)
+	s, place, err := openModel(e, f, false, want, progress)
 	if err != nil {
 		return err
 	}
@@ -140,9 +140,9 @@ func generate(e *env, f *flags, s *session, seq *engine.Seq, req engine.Request,
 	if !asJSON && text.Len() > 0 && !strings.HasSuffix(text.String(), "\n") {
 		fmt.Fprintln(e.stdout)
 	}
-	var fault *engine.GreedyFault
+	var fault *engine.RowFault
 	if errors.As(err, &fault) {
-		return &codedError{exitFailed, err, "add --temperature 1 --top-k 1: the same tokens, chosen from logits, so that the message names the faulty one"}
+		return &codedError{exitFailed, err, fmt.Sprintf("kiln logits --model %s --ids 1,2,3 --prefill 1 --out F.safetensors: the logits themselves", f.text("model"))}
 	}
 	if err != nil {
 		return stuck(f, err)

@@ -93,7 +93,10 @@ func decodeGraph(set bundle.Settings, model string) (*ir.Graph, engine.Layout, e
 		return nil, engine.Layout{}, err
 	}
 	o := dsv4.DefaultOptions()
-	o.Numerics, o.Taps, o.Greedy, o.MaxDraft = dsv4.Numerics(set.Numerics), set.Taps, set.Greedy, set.Speculate
+	o.Numerics, o.Taps, o.MaxDraft = dsv4.Numerics(set.Numerics), set.Taps, set.Speculate
+	if o.Head, err = dsv4.ParseHead(set.Head); err != nil {
+		return nil, engine.Layout{}, err
+	}
 	g, err := dsv4.Build(cfg, dsv4.Decode, o)
 	if err != nil {
 		return nil, engine.Layout{}, err
