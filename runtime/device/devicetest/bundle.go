@@ -141,7 +141,7 @@ func (b *Bundle) Start(t testing.TB, dev device.Device) *Runner {
 	t.Helper()
 	r := &Runner{Bundle: b, tap: &tap{Device: dev}}
 	var err error
-	if r.Exec, err = device.NewExecutor(r.tap, b.Code.Object, b.Code.Module, b.weights); err != nil {
+	if r.Exec, err = device.NewExecutor(context.Background(), r.tap, b.Code.Object, b.Code.Module, b.weights, nil); err != nil {
 		t.Fatal(err)
 	}
 	r.tap.keeps = true
