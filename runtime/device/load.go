@@ -107,7 +107,7 @@ func newLoader(dev Device, list []loading, src eval.WeightSource, progress func(
 	l.slots = int(min(ringSlots, (l.total+slotBytes-1)/slotBytes+1))
 	bytes := min(slotBytes, (l.total+4095)/4096*4096+transferAlign*int64(len(all)+1))
 	var err error
-	if l.ring, err = newRing(dev, l.slots, bytes); err != nil {
+	if l.ring, err = NewRing(dev, l.slots, bytes); err != nil {
 		return nil, err
 	}
 	l.free = make(chan int, l.slots)

@@ -34,7 +34,8 @@ type plainRing struct {
 	bytes  int64
 }
 
-func newRing(dev Device, slots int, bytes int64) (Ring, error) {
+// NewRing makes slots for a device, of memory that it reads by itself if it can.
+func NewRing(dev Device, slots int, bytes int64) (Ring, error) {
 	if u, ok := dev.(Uploader); ok {
 		return u.NewRing(slots, bytes)
 	}

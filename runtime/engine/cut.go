@@ -26,11 +26,13 @@ type cut struct {
 	value  *ir.Value
 	grain  int // rows come in multiples of this
 	grains map[*ir.Value]int
+
+	elements int // that are made at a time, about
 }
 
 // newCut finds out how a value is cut; the error says why it cannot be.
 func newCut(v *ir.Value) (*cut, error) {
-	c := &cut{value: v, grains: map[*ir.Value]int{}}
+	c := &cut{value: v, grains: map[*ir.Value]int{}, elements: cutElements}
 	var err error
 	c.grain, err = c.visit(v)
 	return c, err
@@ -152,7 +154,7 @@ func lcm(a, b int) int {
 
 // step is how many rows are made at a time.
 func (c *cut) step() int {
-	n := max(1, cutElements/rowElements(c.value.Type)/c.grain) * c.grain
+	n := max(1, c.elements/rowElements(c.value.Type)/c.grain) * c.grain
 	return min(n, rowsOf(c.value.Type))
 }
 

@@ -243,6 +243,23 @@ func (d *tap) Alloc(bytes int64) (device.Memory, error) {
 	return &tappedMemory{m, d}, nil
 }
 
+// NewRing implements device.Uploader.
+func (d *tap) NewRing(slots int, bytes int64) (device.Ring, error) {
+	r, err := device.NewRing(d.Device, slots, bytes)
+	return &tapRing{r}, err
+}
+
+// tapRing sends to what is tapped.
+type tapRing struct{ device.Ring }
+
+func (r *tapRing) Send(i int, list []device.Transfer) error {
+	under := slices.Clone(list)
+	for j := range under {
+		under[j].To = under[j].To.(*tappedMemory).Memory
+	}
+	return r.Ring.Send(i, under)
+}
+
 func (m *tappedMemory) Write(offset int64, src []byte) error {
 	if m.tap.keeps {
 		m.tap.written = append(m.tap.written, written{m, offset, slices.Clone(src)})
