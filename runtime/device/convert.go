@@ -6,8 +6,8 @@ import (
 	"github.com/kiln-project/kiln/ir"
 )
 
-// parseType reads a plan's type, whose extents are integers.
-func parseType(text string) (ir.Type, error) {
+// ParseType reads a plan's type, whose extents are integers.
+func ParseType(text string) (ir.Type, error) {
 	return ir.ParseType(text, func(name string) (ir.Dim, error) {
 		return ir.Dim{}, fmt.Errorf("symbol %s in a plan", name)
 	})

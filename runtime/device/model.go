@@ -72,7 +72,7 @@ func (m *Model) BindWeights(ctx context.Context, src eval.WeightSource, progress
 	var list []loading
 	err := func() error {
 		for _, w := range m.mod.Weights[len(m.weights):] {
-			t, err := parseType(w.Type)
+			t, err := ParseType(w.Type)
 			if err == nil {
 				l := loading{name: w.Name}
 				if l.memory, err = allocate(m.dev, t); err == nil {
