@@ -10,6 +10,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/kiln-project/kiln/ir"
 	"github.com/kiln-project/kiln/ir/eval"
 	"github.com/kiln-project/kiln/runtime/engine"
 )
@@ -27,13 +28,48 @@ const (
 	// makeBytes is the most that rows which are being evaluated take at a time. The
 	// garbage collector may keep as much again.
 	makeBytes = 384 << 20
-	// LoadBytes bounds the memory of the host, mapped files not counted.
-	LoadBytes = ringSlots*slotBytes + 2*makeBytes
+	// HostLimit bounds the memory of the host, mapped files not counted: 864 MiB.
+	HostLimit = ringSlots*slotBytes + 2*makeBytes
 	// aheadBytes is how far the system is told to read ahead.
 	aheadBytes = 128 << 20
 	// transferAlign is the alignment of copies in a slot.
 	transferAlign = 64
 )
+
+// HostBytes is how much memory of the host loading takes at most, at most HostLimit,
+// from the pack graph alone (nil if there is none): the ring, and twice what the rows
+// take that are evaluated at a time. A packed weight that would take more is an error.
+func HostBytes(pack *ir.Graph) (int64, error) {
+	const ring = ringSlots * slotBytes
+	if pack == nil {
+		return ring, nil
+	}
+	list, err := engine.Packings(pack)
+	if err != nil {
+		return 0, err
+	}
+	var most int64
+	for _, p := range list {
+		if err := tooMuch(p.Host, p.Whole); err != nil {
+			return 0, fmt.Errorf("weight %s: %w", p.Name, err)
+		}
+		most = max(most, p.Host)
+	}
+	return ring + 2*min(makeBytes, loadWorkers*most), nil
+}
+
+// tooMuch refuses a job that takes more memory than there is for all; whole says why
+// it is not smaller, if that is known.
+func tooMuch(host int64, whole error) error {
+	if host <= makeBytes {
+		return nil
+	}
+	why := ""
+	if whole != nil {
+		why = fmt.Sprintf(" (it is evaluated whole: %v)", whole)
+	}
+	return fmt.Errorf("packing it takes %d MiB of the host's memory at a time, the limit is %d MiB%s; kiln dump --entry pack shows what packs it, --disable-pass leaves a pass out", host>>20, makeBytes>>20, why)
+}
 
 // loadJob is a job of a weight.
 type loadJob struct {
@@ -86,9 +122,8 @@ func newLoader(dev Device, list []loading, src eval.WeightSource, progress func(
 			return nil, fmt.Errorf("weight %s: %w", w.name, err)
 		}
 		for _, j := range jobs {
-			if j.Host > makeBytes {
-				return nil, fmt.Errorf("weight %s: evaluating it takes %d MiB of the host's memory at a time, the limit is %d MiB; what packs it is in kiln dump --entry pack",
-					w.name, j.Host>>20, makeBytes>>20)
+			if err := tooMuch(j.Host, j.Whole); err != nil {
+				return nil, fmt.Errorf("weight %s: %w", w.name, err)
 			}
 			all = append(all, loadJob{j, i})
 			l.total += j.Size[0] + j.Size[1]
@@ -120,14 +155,17 @@ func newLoader(dev Device, list []loading, src eval.WeightSource, progress func(
 // batch puts together jobs that are done one after the other: what fills a slot.
 func (l *loader) batch(all []loadJob) {
 	var bytes int64
-	for i, j := range all {
-		n := j.Size[0] + j.Size[1]
-		if i == 0 || bytes+n > slotBytes {
-			l.batches, bytes = append(l.batches, nil), 0
+	from := 0
+	for i := range all {
+		n := all[i].Size[0] + all[i].Size[1]
+		if i > from && bytes+n > slotBytes {
+			l.batches = append(l.batches, all[from:i])
+			from, bytes = i, 0
 		}
-		last := len(l.batches) - 1
-		l.batches[last] = append(l.batches[last], j)
 		bytes += n
+	}
+	if from < len(all) {
+		l.batches = append(l.batches, all[from:])
 	}
 }
 

@@ -12,9 +12,8 @@ import (
 // Jobs are independent of each other and may run concurrently.
 type Job struct {
 	// At is where the first byte that it reads lies in the checkpoint: jobs in the
-	// order of At read it from front to back. Reads are those bytes.
-	At    int64
-	Reads [][]byte
+	// order of At read it from front to back.
+	At int64
 
 	// Base is where what it makes begins in the data and in the scales, Size how many
 	// bytes of each it makes.
@@ -25,21 +24,33 @@ type Job struct {
 	// process's memory until the result is dropped.
 	Make func() (*eval.Tensor, error)
 	Host int64
+	// Whole says why it makes all of a packed weight, nil otherwise.
+	Whole error
 
-	source StoredSource // of Reads; nil if there are none
+	source StoredSource // of what it reads; nil: not of a checkpoint
+	reads  [][]byte     // besides Copy
 }
 
 // Ahead says that the job will run soon, Behind that it has run.
 func (j *Job) Ahead() {
-	for _, b := range j.Reads {
-		j.source.Ahead(b)
-	}
+	j.each(StoredSource.Ahead)
 }
 
 // Behind is Ahead's end.
 func (j *Job) Behind() {
-	for _, b := range j.Reads {
-		j.source.Behind(b)
+	j.each(StoredSource.Behind)
+}
+
+func (j *Job) each(tell func(StoredSource, []byte)) {
+	if j.source == nil {
+		return
+	}
+	for _, list := range [][][]byte{j.Copy[:], j.reads} {
+		for _, b := range list {
+			if len(b) > 0 {
+				tell(j.source, b)
+			}
+		}
 	}
 }
 
@@ -100,7 +111,7 @@ func copies(source StoredSource, s *Stored, base [2]int64, most int64) []Job {
 		for _, r := range runs {
 			for from := int64(0); from < int64(len(r.Bytes)); from += most {
 				b := r.Bytes[from:min(from+most, int64(len(r.Bytes)))]
-				j := Job{At: r.At + from, Reads: [][]byte{b}, source: source}
+				j := Job{At: r.At + from, source: source}
 				j.Base[part], j.Size[part], j.Copy[part] = at, int64(len(b)), b
 				list = append(list, j)
 				at += int64(len(b))
@@ -131,9 +142,9 @@ func (s *Packed) jobs(v *ir.Value, most int64) ([]Job, error) {
 		return c.jobs(s.stored, stored)
 	}
 	list := whole(v.Type, host, func() (*eval.Tensor, error) { return evaluate(v, s.base) })
-	list[0].source = s.stored
+	list[0].source, list[0].Whole = s.stored, why
 	for _, w := range weightsIn(v) {
-		list[0].reads(stored[w], 0, rowsOf(w.Type))
+		list[0].add(stored[w], 0, rowsOf(w.Type))
 	}
 	return list, nil
 }
@@ -241,22 +252,22 @@ func (c *cut) jobs(source StoredSource, stored map[*ir.Value]*Stored) ([]Job, er
 			return nil, err
 		}
 		for _, f := range feeds {
-			j.reads(stored[f.weight], f.lo, f.n)
+			j.add(stored[f.weight], f.lo, f.n)
 		}
 		list = append(list, j)
 	}
 	return list, nil
 }
 
-// reads adds rows of a weight to what a job reads.
-func (j *Job) reads(w *Stored, lo, n int) {
+// add adds rows of a weight to what a job reads.
+func (j *Job) add(w *Stored, lo, n int) {
 	from, to := offsets(w.Type, lo), offsets(w.Type, lo+n)
 	for part, runs := range w.Parts {
 		for _, r := range within(runs, from[part], to[part]) {
-			if len(j.Reads) == 0 || r.At < j.At {
+			if len(j.reads) == 0 || r.At < j.At {
 				j.At = r.At
 			}
-			j.Reads = append(j.Reads, r.Bytes)
+			j.reads = append(j.reads, r.Bytes)
 		}
 	}
 }
