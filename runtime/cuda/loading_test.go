@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"runtime"
 	"strings"
 	"testing"
@@ -216,6 +217,28 @@ func noGoroutines(t *testing.T, before int) {
 		}
 		runtime.Gosched()
 	}
+}
+
+// A checkpoint that is cut short while it is mapped is an error that names a weight, not
+// the end of the process.
+func TestLoadingCutShort(t *testing.T) {
+	s, err := devicetest.WriteSynthetic(t.TempDir(), 24<<20, true)
+	ok(t, err)
+	file, err := weights.Open(s.Path)
+	ok(t, err)
+	defer file.Close()
+	src, err := engine.BindPack(s.Pack, engine.CheckpointSource{File: file})
+	ok(t, err)
+	ok(t, os.Truncate(s.Path, s.Bytes/2))
+	d, fake := loadingFake(t, drivertest.Options{Forgets: true})
+	m, err := device.NewModel(d, nil, s.Module)
+	ok(t, err)
+	err = m.BindWeights(t.Context(), src, nil)
+	if err == nil || !strings.HasPrefix(err.Error(), "weight ") || !strings.Contains(err.Error(), ": the checkpoint cannot be read any more: it was cut short, or its disk failed (") {
+		t.Errorf("error %v", err)
+	}
+	ok(t, m.Close())
+	nothingLeft(t, "cut short", d, fake)
 }
 
 // Whichever call of the driver fails, loading fails with its error, and nothing stays

@@ -81,6 +81,7 @@ type loadJob struct {
 type loading struct {
 	name   string
 	memory stored
+	direct [2][]byte // the memory itself, if it is this process's
 }
 
 // loader does the jobs of some weights.
@@ -116,7 +117,8 @@ func newLoader(dev Device, list []loading, src eval.WeightSource, progress func(
 	l := &loader{weights: list, progress: progress, budget: newBudget(makeBytes)}
 	var all []loadJob
 	direct := true
-	for i, w := range list {
+	for i := range list {
+		w := &list[i]
 		jobs, err := engine.Jobs(src, w.name, w.memory.typ, slotBytes)
 		if err != nil {
 			return nil, fmt.Errorf("weight %s: %w", w.name, err)
@@ -128,8 +130,11 @@ func newLoader(dev Device, list []loading, src eval.WeightSource, progress func(
 			all = append(all, loadJob{j, i})
 			l.total += j.Size[0] + j.Size[1]
 		}
-		for _, p := range w.memory.parts {
-			direct = direct && (p == nil || p.Bytes() != nil)
+		for part, p := range w.memory.parts {
+			if p != nil {
+				w.direct[part] = p.Bytes()
+				direct = direct && w.direct[part] != nil
+			}
 		}
 	}
 	slices.SortStableFunc(all, func(a, b loadJob) int { return cmp.Compare(a.At, b.At) })
@@ -322,10 +327,10 @@ func (w *filler) job(j *loadJob) (err error) {
 			return err
 		}
 	}
-	memory := w.l.weights[j.weight].memory
+	to := &w.l.weights[j.weight]
 	for part, size := range j.Size {
 		for at := int64(0); at < size; {
-			dst, err := w.room(memory.parts[part], j.Base[part]+at, size-at)
+			dst, err := w.room(to, part, j.Base[part]+at, size-at)
 			if err != nil {
 				return err
 			}
@@ -341,7 +346,7 @@ func (w *filler) job(j *loadJob) (err error) {
 					return err
 				}
 			}
-			if err := finite(memory.typ, part, j.Base[part]+at, dst); err != nil {
+			if err := finite(to.memory.typ, part, j.Base[part]+at, dst); err != nil {
 				return err
 			}
 			at += n
@@ -351,16 +356,16 @@ func (w *filler) job(j *loadJob) (err error) {
 	return nil
 }
 
-// room is where the next bytes of some memory go, up to n: the memory itself, or a
-// slot. All but the last of a job are a multiple of transferAlign.
-func (w *filler) room(m Memory, offset, n int64) ([]byte, error) {
+// room is where the next bytes of a weight go, up to n: its memory, or a slot. All but
+// the last of a job are a multiple of transferAlign.
+func (w *filler) room(to *loading, part int, offset, n int64) ([]byte, error) {
 	if err := w.ctx.Err(); err != nil {
 		return nil, errStopped
 	}
 	if w.l.ring == nil {
 		n = min(n, slotBytes)
 		w.out.bytes += n
-		return m.Bytes()[offset:][:n], nil
+		return to.direct[part][offset:][:n], nil
 	}
 	if w.slot >= 0 && int64(len(w.l.ring.Slot(w.slot)))-w.used < min(n, transferAlign) {
 		w.flush()
@@ -378,7 +383,7 @@ func (w *filler) room(m Memory, offset, n int64) ([]byte, error) {
 		n = left / transferAlign * transferAlign
 	}
 	w.used = (from + n + transferAlign - 1) / transferAlign * transferAlign
-	w.out.list = append(w.out.list, Transfer{To: m, Offset: offset, From: from, Bytes: n})
+	w.out.list = append(w.out.list, Transfer{To: to.memory.parts[part], Offset: offset, From: from, Bytes: n})
 	w.out.bytes += n
 	return slot[from:][:n], nil
 }
