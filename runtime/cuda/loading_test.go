@@ -101,7 +101,7 @@ func loadingFake(t testing.TB, o drivertest.Options) (*PlanDevice, *drivertest.F
 	if err := drivertest.Supported(); err != nil {
 		t.Skip(err)
 	}
-	o.Kind, o.Devices = driver.CUDA, []drivertest.Device{{Name: "H200", Arch: "sm_90", Memory: 1 << 37}}
+	o.Kind, o.Devices = driver.CUDA, []drivertest.Device{{Name: "H200", Arch: "sm_90", Memory: 1 << 40}}
 	fake, err := drivertest.New(t.TempDir(), o)
 	if err != nil {
 		t.Fatal(err)

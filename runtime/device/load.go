@@ -27,8 +27,9 @@ const (
 	loadWorkers = 8
 	// makeBytes is the most that rows which are being evaluated take at a time. The
 	// garbage collector may keep as much again.
-	makeBytes = 384 << 20
-	// HostLimit bounds the memory of the host, mapped files not counted: 864 MiB.
+	makeBytes = 256 << 20
+	// HostLimit bounds the memory of the host, mapped files and what is known of
+	// each tensor not counted: 608 MiB.
 	HostLimit = ringSlots*slotBytes + 2*makeBytes
 	// aheadBytes is how far the system is told to read ahead.
 	aheadBytes = 128 << 20

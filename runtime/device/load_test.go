@@ -83,7 +83,7 @@ func TestHostBytesRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const want = "weight packed.w: packing it takes 1536 MiB of the host's memory at a time, the limit is 384 MiB (it is evaluated whole: op transpose does not compute rows from rows); kiln dump --entry pack shows "
+	const want = "weight packed.w: packing it takes 1536 MiB of the host's memory at a time, the limit is 256 MiB (it is evaluated whole: op transpose does not compute rows from rows); kiln dump --entry pack shows "
 	if _, err := device.HostBytes(g); err == nil || !strings.HasPrefix(err.Error(), want) {
 		t.Errorf("error %v, want %q", err, want)
 	}

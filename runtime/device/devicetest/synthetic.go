@@ -3,22 +3,26 @@ package devicetest
 import (
 	"encoding/binary"
 	"encoding/json"
-	"fmt"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"strconv"
+	"strings"
 
 	"github.com/kiln-project/kiln/codegen/plan"
 	"github.com/kiln-project/kiln/ir"
+	"github.com/kiln-project/kiln/models/dsv4"
+	"github.com/kiln-project/kiln/passes"
 )
 
 // Synthetic is a checkpoint of any size with weights of every kind, and the module and
 // the pack graph of a model that would use them.
 type Synthetic struct {
-	Path   string // of the checkpoint
-	Bytes  int64  // of the file
-	Module *plan.Module
-	Pack   *ir.Graph
+	Path    string // of the checkpoint
+	Bytes   int64  // of the file
+	Tensors int    // in it
+	Module  *plan.Module
+	Pack    *ir.Graph
 }
 
 // WriteSynthetic writes a checkpoint of about that many bytes to a folder. A sparse one
@@ -36,10 +40,7 @@ func WriteSynthetic(dir string, bytes int64, sparse bool) (*Synthetic, error) {
 	bf16 := func(share float64) ir.Type { return ir.T(ir.BF16, rows(share, 16), ir.Int(width)) }
 
 	file := &synthetic{header: map[string]any{}}
-	use := func(name string, t ir.Type) {
-		data, scales, _ := t.Bytes()
-		s.Module.Weights = append(s.Module.Weights, plan.Storage{Name: name, Type: t.String(), Bytes: [2]int64{data, scales}})
-	}
+	use := s.use
 	b := ir.NewBuilder("pack")
 	packed := func(name string, v *ir.Value) {
 		b.Output("packed."+name, v)
@@ -48,9 +49,7 @@ func WriteSynthetic(dir string, bytes int64, sparse bool) (*Synthetic, error) {
 
 	file.add("embed", bf16(0.25))
 	use("embed", bf16(0.25))
-	for i := range experts {
-		file.add(fmt.Sprintf("experts.%d.w1", i), ir.Scaled(ir.F4E2M1, 1, 32, fp4.Dims[1:]...))
-	}
+	file.add("experts.*.w1", fp4)
 	use("experts.*.w1", fp4)
 	file.add("wq_b", fp8(0.15))
 	use("wq_b", fp8(0.15))
@@ -75,8 +74,58 @@ func WriteSynthetic(dir string, bytes int64, sparse bool) (*Synthetic, error) {
 	if s.Pack, err = b.Finish(); err != nil {
 		return nil, err
 	}
+	s.Tensors = len(file.header)
 	s.Bytes, err = file.write(s.Path, sparse)
 	return s, err
+}
+
+// SparseModel makes a hole of a file with the tensors of a model's checkpoint, from its
+// config alone, for what the passes leave of its decode and draft steps.
+func SparseModel(dir, config string) (*Synthetic, error) {
+	c, err := dsv4.LoadConfig(config)
+	if err != nil {
+		return nil, err
+	}
+	m := &passes.Module{}
+	for _, entry := range []dsv4.Entry{dsv4.Decode, dsv4.Draft} {
+		g, err := dsv4.Build(c, entry, dsv4.DefaultOptions())
+		if err != nil {
+			return nil, err
+		}
+		m.Entries = append(m.Entries, g)
+	}
+	file := &synthetic{header: map[string]any{}}
+	seen := map[string]bool{}
+	for _, g := range m.Entries {
+		for _, w := range g.Weights {
+			if !seen[w.Name] {
+				seen[w.Name] = true
+				file.add(w.Name, w.Type)
+			}
+		}
+	}
+	if err := passes.Run(m); err != nil {
+		return nil, err
+	}
+	s := &Synthetic{Path: filepath.Join(dir, "model.safetensors"), Module: &plan.Module{Version: plan.Version, Target: "synthetic", Block: 1}, Pack: m.Pack}
+	clear(seen)
+	for _, g := range m.Entries {
+		for _, w := range g.Weights {
+			if !seen[w.Name] {
+				seen[w.Name] = true
+				s.use(w.Name, w.Type)
+			}
+		}
+	}
+	s.Tensors = len(file.header)
+	s.Bytes, err = file.write(s.Path, true)
+	return s, err
+}
+
+// use adds a weight to the module.
+func (s *Synthetic) use(name string, t ir.Type) {
+	data, scales, _ := t.Bytes()
+	s.Module.Weights = append(s.Module.Weights, plan.Storage{Name: name, Type: t.String(), Bytes: [2]int64{data, scales}})
 }
 
 // synthetic is a file that is being laid out.
@@ -86,10 +135,17 @@ type synthetic struct {
 }
 
 // formats are the checkpoint's names of formats.
-var formats = map[ir.DType]string{ir.F32: "F32", ir.BF16: "BF16", ir.F8E4M3: "F8_E4M3", ir.F4E2M1: "I8", ir.E8M0: "F8_E8M0"}
+var formats = map[ir.DType]string{ir.F32: "F32", ir.BF16: "BF16", ir.F8E4M3: "F8_E4M3", ir.F4E2M1: "I8", ir.E8M0: "F8_E8M0", ir.I64: "I64"}
 
 // add lays out a weight with its scales, as the checkpoint names them.
 func (f *synthetic) add(name string, t ir.Type) {
+	if strings.Contains(name, "*") {
+		n, _ := t.Dims[0].Const()
+		for i := range n {
+			f.add(strings.Replace(name, "*", strconv.Itoa(i), 1), t.With(t.Dims[1:]...))
+		}
+		return
+	}
 	var shape, blocks []int
 	for i, d := range t.Dims {
 		n, _ := d.Const()
