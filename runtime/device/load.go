@@ -28,8 +28,8 @@ const (
 	// makeBytes is the most that rows which are being evaluated take at a time. The
 	// garbage collector may keep as much again.
 	makeBytes = 256 << 20
-	// HostLimit bounds the memory of the host, mapped files and what is known of
-	// each tensor not counted: 608 MiB.
+	// HostLimit bounds the memory of the host, mapped files, what is known of each
+	// tensor and what sources without a checkpoint make not counted: 608 MiB.
 	HostLimit = ringSlots*slotBytes + 2*makeBytes
 	// aheadBytes is how far the system is told to read ahead.
 	aheadBytes = 128 << 20
@@ -127,6 +127,9 @@ func newLoader(dev Device, list []loading, src eval.WeightSource, progress func(
 		for _, j := range jobs {
 			if err := tooMuch(j.Host, j.Whole); err != nil {
 				return nil, fmt.Errorf("weight %s: %w", w.name, err)
+			}
+			if j.Alone {
+				j.Host = makeBytes // nothing else is evaluated beside it
 			}
 			all = append(all, loadJob{j, i})
 			l.total += j.Size[0] + j.Size[1]

@@ -1,11 +1,15 @@
 package device_test
 
 import (
+	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 
+	"github.com/kiln-project/kiln/codegen/plan"
 	"github.com/kiln-project/kiln/codegen/target"
 	"github.com/kiln-project/kiln/ir"
+	"github.com/kiln-project/kiln/ir/eval"
 	"github.com/kiln-project/kiln/models/dsv4"
 	"github.com/kiln-project/kiln/passes"
 	"github.com/kiln-project/kiln/runtime/device"
@@ -44,8 +48,8 @@ func TestHostBytes(t *testing.T) {
 	if device.HostLimit > 1<<30 {
 		t.Errorf("the limit is %d MiB", device.HostLimit>>20)
 	}
-	for _, config := range []string{"flash", "pro"} {
-		for _, name := range []string{"gfx942", "gfx950"} {
+	for name, configs := range map[string][]string{"gfx942": {"flash", "pro"}, "gfx950": {"flash"}} {
+		for _, config := range configs {
 			pack := packOf(t, config, name)
 			list, err := engine.Packings(pack)
 			if err != nil {
@@ -86,5 +90,41 @@ func TestHostBytesRefused(t *testing.T) {
 	const want = "weight packed.w: packing it takes 1536 MiB of the host's memory at a time, the limit is 256 MiB (it is evaluated whole: op transpose does not compute rows from rows); kiln dump --entry pack shows "
 	if _, err := device.HostBytes(g); err == nil || !strings.HasPrefix(err.Error(), want) {
 		t.Errorf("error %v, want %q", err, want)
+	}
+}
+
+// lone is a source that is not safe for concurrent use.
+type lone struct {
+	t    *testing.T
+	busy atomic.Bool
+}
+
+func (l *lone) Weight(_ string, t ir.Type) (*eval.Tensor, error) {
+	if l.busy.Swap(true) {
+		l.t.Error("the source is asked while it is being asked")
+	}
+	defer l.busy.Store(false)
+	n, _ := t.Size()
+	return eval.FromF32(t.DType, make([]float32, n), n)
+}
+
+// A source that is no checkpoint is asked for one weight at a time, also for one that
+// is larger than what may be evaluated.
+func TestSourceIsAskedAlone(t *testing.T) {
+	mod := module()
+	for i := range 40 {
+		mod.Weights = append(mod.Weights, plan.Storage{Name: fmt.Sprint("w", i), Type: "bf16[262144]", Bytes: [2]int64{1 << 19, 0}})
+	}
+	mod.Weights = append(mod.Weights, plan.Storage{Name: "large", Type: "bf16[68000000]", Bytes: [2]int64{136e6, 0}})
+	d := &fake{}
+	m, err := device.NewModel(d, []byte(code), mod)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := m.BindWeights(t.Context(), &lone{t: t}, nil); err != nil {
+		t.Error(err)
+	}
+	if err := m.Close(); err != nil || d.left() != 0 {
+		t.Errorf("%d things are left (%v)", d.left(), err)
 	}
 }

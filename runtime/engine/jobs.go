@@ -9,7 +9,8 @@ import (
 )
 
 // Job makes a part of a weight: it copies bytes of the checkpoint, or evaluates rows.
-// Jobs are independent of each other and may run concurrently.
+// Jobs are independent of each other and may run concurrently, but for those that are
+// Alone.
 type Job struct {
 	// At is where the first byte that it reads lies in the checkpoint: jobs in the
 	// order of At read it from front to back.
@@ -26,6 +27,9 @@ type Job struct {
 	Host int64
 	// Whole says why it makes all of a packed weight, nil otherwise.
 	Whole error
+	// Alone: it asks a source that does not tell where its bytes lie for a tensor,
+	// however large, and such a source need not be safe for concurrent use.
+	Alone bool
 
 	source StoredSource // of what it reads; nil: not of a checkpoint
 	reads  [][]byte     // besides Copy
@@ -77,14 +81,20 @@ func jobs(src eval.WeightSource, name string, t ir.Type, most int64) ([]Job, err
 	}
 	stored, ok := src.(StoredSource)
 	if !ok {
-		host, err := eval.Held(t)
-		return whole(t, host, func() (*eval.Tensor, error) { return src.Weight(name, t) }), err
+		return asked(t, func() (*eval.Tensor, error) { return src.Weight(name, t) }), nil
 	}
 	s, err := stored.Stored(name, t)
 	if err != nil {
 		return nil, err
 	}
 	return copies(stored, s, [2]int64{}, most), nil
+}
+
+// asked is one job that asks a source for all of a weight, or of what packs it.
+func asked(t ir.Type, f func() (*eval.Tensor, error)) []Job {
+	list := whole(t, 0, f)
+	list[0].Alone = true
+	return list
 }
 
 // whole is one job that makes all of a weight.
@@ -124,8 +134,7 @@ func copies(source StoredSource, s *Stored, base [2]int64, most int64) []Job {
 // jobs are those of a packed weight.
 func (s *Packed) jobs(v *ir.Value, most int64) ([]Job, error) {
 	if s.stored == nil {
-		host, err := heldWhole(v)
-		return whole(v.Type, host, func() (*eval.Tensor, error) { return evaluate(v, s.base) }), err
+		return asked(v.Type, func() (*eval.Tensor, error) { return evaluate(v, s.base) }), nil
 	}
 	stored, err := s.find(v)
 	if err != nil {
