@@ -144,7 +144,7 @@ func runOnHost(t *testing.T, g *ir.Graph, in map[string]*eval.Tensor) map[string
 		t.Fatal(err)
 	}
 	defer d.Close()
-	if err := d.BindWeights(given(split(in, "@"))); err != nil {
+	if err := d.BindWeights(t.Context(), given(split(in, "@")), nil); err != nil {
 		t.Fatal(err)
 	}
 	p, err := d.Load(pl)

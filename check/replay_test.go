@@ -94,7 +94,7 @@ func TestReplays(t *testing.T) {
 			t.Fatal(err)
 		}
 		d := &forgetful{Device: h, graphs: tc.graphs, from: tc.from}
-		x, err := device.NewExecutor(d, code.Object, code.Module, weights)
+		x, err := device.NewExecutor(t.Context(), d, code.Object, code.Module, weights, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -49,7 +49,7 @@ func withSides(t *testing.T) (*bundle.Code, *device.Executor, *Subject) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	x, err := device.NewExecutor(dev, code.Object, code.Module, bound)
+	x, err := device.NewExecutor(t.Context(), dev, code.Object, code.Module, bound, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

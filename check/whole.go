@@ -33,7 +33,7 @@ func (k *opsCheck) whole(ctx context.Context, g *ir.Graph, sites []*site, weight
 		return fmt.Errorf("%s: %w", WholeGraph, err)
 	}
 	defer device.close()
-	if err := device.d.BindWeights(weights); err != nil {
+	if err := device.d.BindWeights(ctx, weights, nil); err != nil {
 		return err
 	}
 	w := &Whole{OK: true, Launches: len(device.plans[nil].Launches)}

@@ -88,7 +88,7 @@ func open(code *bundle.Code, weights eval.WeightSource) (*device.Executor, error
 	if err != nil {
 		return nil, err
 	}
-	return device.NewExecutor(cpu, code.Object, code.Module, packed)
+	return device.NewExecutor(context.Background(), cpu, code.Object, code.Module, packed, nil)
 }
 
 // summary says what was made.

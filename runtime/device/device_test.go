@@ -38,7 +38,7 @@ func tensor(t testing.TB, v ...float32) *eval.Tensor {
 
 func open(t testing.TB, d *fake) *device.Executor {
 	t.Helper()
-	x, err := device.NewExecutor(d, []byte(code), module(), weights)
+	x, err := device.NewExecutor(t.Context(), d, []byte(code), module(), weights, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -150,7 +150,7 @@ func TestArenaGrows(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := m.BindWeights(weights); err != nil {
+	if err := m.BindWeights(t.Context(), weights, nil); err != nil {
 		t.Fatal(err)
 	}
 	st, err := m.NewState(mod.Plans[0])
@@ -225,7 +225,7 @@ func TestNoOutputs(t *testing.T) {
 	d, mod := &fake{failing: map[string]int{"add": 1}}, module()
 	p := mod.Plans[0]
 	p.Outputs, p.Launches, p.Values = nil, p.Launches[:2], p.Values[:2]
-	x, err := device.NewExecutor(d, []byte(code), mod, weights)
+	x, err := device.NewExecutor(t.Context(), d, []byte(code), mod, weights, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -268,7 +268,7 @@ func TestEveryCallFails(t *testing.T) {
 // life opens an executor, runs it and closes everything: the errors of all that
 // failed. A run that failed is tried again.
 func life(t *testing.T, d *fake) error {
-	x, err := device.NewExecutor(d, []byte(code), module(), weights)
+	x, err := device.NewExecutor(t.Context(), d, []byte(code), module(), weights, nil)
 	if err != nil {
 		return err
 	}
@@ -309,7 +309,7 @@ func TestRefuses(t *testing.T) {
 		return func() error {
 			d, mod := &fake{}, module()
 			edit(mod)
-			_, err := device.NewExecutor(d, []byte(code), mod, weights)
+			_, err := device.NewExecutor(t.Context(), d, []byte(code), mod, weights, nil)
 			if d.left() != 0 || !d.closed {
 				return fmt.Errorf("%d things are left, the device is closed: %t", d.left(), d.closed)
 			}

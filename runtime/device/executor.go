@@ -1,6 +1,7 @@
 package device
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -21,21 +22,22 @@ type Executor struct {
 }
 
 // NewExecutor loads the code of a module, binds its weights and prepares its
-// plans. It takes over the device, also when it fails.
-func NewExecutor(dev Device, code []byte, mod *plan.Module, weights eval.WeightSource) (*Executor, error) {
+// plans. It takes over the device, also when it fails. Context and progress are those
+// of BindWeights.
+func NewExecutor(ctx context.Context, dev Device, code []byte, mod *plan.Module, weights eval.WeightSource, progress func(done, total int64)) (*Executor, error) {
 	x := &Executor{dev: dev, plans: mod.Plans}
-	if err := x.load(code, mod, weights); err != nil {
+	if err := x.load(ctx, code, mod, weights, progress); err != nil {
 		return nil, errors.Join(err, x.Close())
 	}
 	return x, nil
 }
 
-func (x *Executor) load(code []byte, mod *plan.Module, weights eval.WeightSource) error {
+func (x *Executor) load(ctx context.Context, code []byte, mod *plan.Module, weights eval.WeightSource, progress func(done, total int64)) error {
 	var err error
 	if x.m, err = NewModel(x.dev, code, mod); err != nil {
 		return err
 	}
-	if err := x.m.BindWeights(weights); err != nil {
+	if err := x.m.BindWeights(ctx, weights, progress); err != nil {
 		return err
 	}
 	x.programs, err = x.m.loadAll(x.plans)

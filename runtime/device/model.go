@@ -1,6 +1,7 @@
 package device
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -64,34 +65,38 @@ func (m *Model) releasePrograms() error {
 	return errors.Join(errs...)
 }
 
-// BindWeights copies the module's weights to the device.
-func (m *Model) BindWeights(src eval.WeightSource) error {
-	for _, w := range m.mod.Weights[len(m.weights):] {
-		s, err := m.bindWeight(w, src)
-		if err != nil {
-			return fmt.Errorf("weight %s: %w", w.Name, err)
+// BindWeights copies the module's weights to the device. progress, if not nil, hears
+// how many bytes of how many are on their way. After an error, as when the context is
+// done, the model has the weights that it had before.
+func (m *Model) BindWeights(ctx context.Context, src eval.WeightSource, progress func(done, total int64)) error {
+	var list []loading
+	err := func() error {
+		for _, w := range m.mod.Weights[len(m.weights):] {
+			t, err := ParseType(w.Type)
+			if err == nil {
+				l := loading{name: w.Name}
+				if l.memory, err = allocate(m.dev, t); err == nil {
+					list = append(list, l)
+				}
+			}
+			if err != nil {
+				return fmt.Errorf("weight %s: %w", w.Name, err)
+			}
 		}
-		m.weights = append(m.weights, s)
+		l, err := newLoader(m.dev, list, src, progress)
+		if err != nil {
+			return err
+		}
+		return errors.Join(l.run(ctx), l.close())
+	}()
+	for _, l := range list {
+		if err != nil {
+			err = errors.Join(err, l.memory.free())
+			continue
+		}
+		m.weights = append(m.weights, l.memory)
 	}
-	return nil
-}
-
-func (m *Model) bindWeight(w plan.Storage, src eval.WeightSource) (stored, error) {
-	t, err := parseType(w.Type)
-	if err != nil {
-		return stored{}, err
-	}
-	x, err := src.Weight(w.Name, t)
-	if err != nil {
-		return stored{}, err
-	}
-	if !x.Type().Equal(t) {
-		return stored{}, fmt.Errorf("%s, the plans want %s", x.Type(), t)
-	}
-	if err := finiteCodes(x); err != nil {
-		return stored{}, err
-	}
-	return put(m.dev, x)
+	return err
 }
 
 // reserve makes the arena at least that large. Sequences that hold the address of

@@ -36,7 +36,7 @@ func (m *Model) Load(p *plan.Plan) (*Program, error) {
 	g := &Program{m: m, p: p, types: map[string]ir.Type{}}
 	for _, list := range [][]plan.Tensor{p.Inputs, p.Outputs} {
 		for _, t := range list {
-			typ, err := parseType(t.Type)
+			typ, err := ParseType(t.Type)
 			if err != nil {
 				return nil, fmt.Errorf("plan %s: %s: %w", p.Entry, t.Name, err)
 			}

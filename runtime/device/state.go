@@ -23,7 +23,7 @@ func (m *Model) NewState(p *plan.Plan) (*State, error) {
 	s := &State{dev: m.dev, pools: map[string]stored{}}
 	for _, i := range p.States {
 		t := m.mod.States[i]
-		typ, err := parseType(t.Type)
+		typ, err := ParseType(t.Type)
 		if err == nil {
 			err = s.add(t.Name, typ)
 		}

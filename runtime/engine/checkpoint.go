@@ -16,7 +16,7 @@ import (
 // mapped file itself.
 type CheckpointSource struct{ File *weights.Checkpoint }
 
-// storedAs lists the checkpoint dtypes that hold an IR dtype.
+// storedAs lists the checkpoint dtypes that hold an IR dtype, in the same bytes.
 var storedAs = map[ir.DType]weights.DType{
 	ir.F32: weights.F32, ir.BF16: weights.BF16, ir.F16: weights.F16,
 	ir.F8E4M3: weights.F8E4M3, ir.E8M0: weights.F8E8M0, ir.F4E2M1: weights.I8,
@@ -25,61 +25,79 @@ var storedAs = map[ir.DType]weights.DType{
 
 // Weight implements eval.WeightSource.
 func (s CheckpointSource) Weight(name string, t ir.Type) (*eval.Tensor, error) {
+	w, err := s.Stored(name, t)
+	if err != nil {
+		return nil, err
+	}
+	return w.Rows(0, w.rows())
+}
+
+// Stored implements StoredSource.
+func (s CheckpointSource) Stored(name string, t ir.Type) (*Stored, error) {
 	shape := make([]int, t.Rank())
 	for i, d := range t.Dims {
 		shape[i], _ = d.Const() // weights have integer extents
 	}
+	w := &Stored{Type: t}
 	if !strings.Contains(name, "*") {
-		return s.one(name, t, shape)
-	}
-	out := &eval.Tensor{DType: t.DType, Shape: shape, Quant: t.Quant}
-	for i := range shape[0] {
-		part, err := s.one(strings.Replace(name, "*", fmt.Sprint(i), 1), t, shape[1:])
-		if err != nil {
+		if err := s.add(w, name, shape); err != nil {
 			return nil, err
 		}
-		out.F, out.I = append(out.F, part.F...), append(out.I, part.I...)
-		out.Codes, out.Scales = append(out.Codes, part.Codes...), append(out.Scales, part.Scales...)
+		return w, nil
 	}
-	return out, nil
+	for i := range shape[0] {
+		if err := s.add(w, strings.Replace(name, "*", fmt.Sprint(i), 1), shape[1:]); err != nil {
+			return nil, err
+		}
+	}
+	return w, nil
 }
 
-func (s CheckpointSource) one(name string, t ir.Type, shape []int) (*eval.Tensor, error) {
+// Ahead implements StoredSource.
+func (s CheckpointSource) Ahead(b []byte) { s.File.Ahead(b) }
+
+// Behind implements StoredSource.
+func (s CheckpointSource) Behind(b []byte) { s.File.Behind(b) }
+
+// add finds a tensor, with its scales, as what follows in w.
+func (s CheckpointSource) add(w *Stored, name string, shape []int) error {
 	if !s.File.Has(name) {
 		full := name + ".weight"
 		if !s.File.Has(full) {
 			_, err := s.File.Lookup(name)
-			return nil, fmt.Errorf("%w (and no %q)", err, full)
+			return fmt.Errorf("%w (and no %q)", err, full)
 		}
 		name = full
 	}
-	raw, err := s.lookup(name, t.DType, shape)
+	raw, err := s.lookup(name, w.Type.DType, shape)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	out := &eval.Tensor{DType: t.DType, Shape: shape, Quant: t.Quant}
-	switch {
-	case t.DType.IsFloat():
-		out.F, err = raw.Float32s()
-	case t.DType.IsInt() || t.DType == ir.Bool:
-		out.I, err = raw.Int64s()
-	default:
-		out.Codes = raw.Data
+	if w.Type.DType == ir.Bool { // the one format in which not every byte means something
+		if _, err := raw.Int64s(); err != nil {
+			return err
+		}
 	}
-	if err != nil || t.Quant == nil {
-		return out, err
+	w.Parts[0] = append(w.Parts[0], s.run(raw))
+	if w.Type.Quant == nil {
+		return nil
 	}
 	scaleShape := slices.Clone(shape)
-	for i, b := range t.Quant.Block {
+	for i, b := range w.Type.Quant.Block {
 		axis := len(shape) - 2 + i
 		scaleShape[axis] = (shape[axis] + b - 1) / b
 	}
-	scale, err := s.lookup(strings.TrimSuffix(name, ".weight")+".scale", t.Quant.Scale, scaleShape)
+	scale, err := s.lookup(strings.TrimSuffix(name, ".weight")+".scale", w.Type.Quant.Scale, scaleShape)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	out.Scales = scale.Data
-	return out, nil
+	w.Parts[1] = append(w.Parts[1], s.run(scale))
+	return nil
+}
+
+func (s CheckpointSource) run(t *weights.Tensor) Run {
+	at, _ := s.File.Position(t.Data)
+	return Run{t.Data, at}
 }
 
 // lookup finds a tensor and checks it against what the graph expects.

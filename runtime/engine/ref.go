@@ -16,24 +16,6 @@ type Ref struct {
 	programs map[string]*eval.Program
 }
 
-// BindPack evaluates the pack graph once, on the oracle for every device (nil if
-// there is none), and returns weights with its outputs, the packed weights,
-// before the checkpoint's own.
-func BindPack(pack *ir.Graph, weights eval.WeightSource) (eval.WeightSource, error) {
-	if pack == nil {
-		return weights, nil
-	}
-	p, err := eval.Compile(pack, eval.NewConsts(weights))
-	if err != nil {
-		return nil, err
-	}
-	packed, err := p.Run(nil, nil)
-	if err != nil {
-		return nil, err
-	}
-	return &packedSource{packed, weights}, nil
-}
-
 // NewRef binds weights to the entries, after BindPack.
 func NewRef(entries []*ir.Graph, pack *ir.Graph, weights eval.WeightSource) (*Ref, error) {
 	src, err := BindPack(pack, weights)
@@ -48,22 +30,6 @@ func NewRef(entries []*ir.Graph, pack *ir.Graph, weights eval.WeightSource) (*Re
 		r.entries[g.Name] = g
 	}
 	return r, nil
-}
-
-// packedSource serves packed weights before the checkpoint's own.
-type packedSource struct {
-	packed map[string]*eval.Tensor
-	base   eval.WeightSource
-}
-
-func (s *packedSource) Weight(name string, t ir.Type) (*eval.Tensor, error) {
-	if p, ok := s.packed[name]; ok {
-		return p, nil
-	}
-	if s.base == nil {
-		return nil, fmt.Errorf("weight %s: no weights are bound", name)
-	}
-	return s.base.Weight(name, t)
 }
 
 // Device implements Executor.

@@ -66,7 +66,7 @@ func tinyOnHost(b *testing.B) (*engine.Engine, engine.Layout) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	x, err := device.NewExecutor(cpu, out.Object, u.Module, w)
+	x, err := device.NewExecutor(b.Context(), cpu, out.Object, u.Module, w, nil)
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -186,6 +186,7 @@ func (c *Checkpoint) addFile(path string) error {
 	if err != nil {
 		return err
 	}
+	m.advise(m, sequential)
 	for _, t := range s.tensors {
 		key := CanonicalName(t.Name)
 		if other := c.tensors[key]; other != nil {

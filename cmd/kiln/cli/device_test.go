@@ -1,10 +1,13 @@
 package cli
 
 import (
+	"bytes"
+	"context"
 	"errors"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -133,17 +136,30 @@ func TestBundleOnGPU(t *testing.T) {
 	kiln(t, "compile", "--model", tinyModel, "--target", "sm_90,gfx942", "--batch", "1", "--prefill", "16", "--max-seq", "128", "--speculate", "0",
 		"--cache-dir", filepath.Join(dir, "cache"), "-o", out).ok(t)
 	kiln(t, "inspect", out).ok(t)
-	run := []string{"run", "--model", tinyModel, "--bundle", out, "--prompt-ids", "5", "--max-new-tokens", "1", "--llvm", dir}
+	cmd := []string{"run", "--model", tinyModel, "--bundle", out, "--prompt-ids", "5", "--max-new-tokens", "1", "--llvm", dir}
 	for device, libs := range map[string][]string{
 		"cuda:0 (NVIDIA, sm_90, graphs)":                       drivers(t, nil, []string{"sm_90"}),
 		"hip:0 (AMD Instinct, gfx942:sramecc+:xnack-, graphs)": drivers(t, []string{"gfx942:sramecc+:xnack-"}, nil),
 	} {
-		got := kilnWith(t, chosen, "", append(run, libs...)...).ok(t)
+		got := kilnWith(t, chosen, "", append(cmd, libs...)...).ok(t)
 		if want := "device: " + device + ": the first GPU that was found\n"; !strings.HasPrefix(got.stderr, want) {
 			t.Errorf("standard error %q, want %q", got.stderr, want)
 		}
 	}
-	kilnWith(t, chosen, "", append(run, drivers(t, nil, nil)...)...).failed(t, exitRefused, "was compiled for [sm_90 gfx942], device host runs ", ": "+noGPU+"\n")
+	kilnWith(t, chosen, "", append(cmd, drivers(t, nil, nil)...)...).failed(t, exitRefused, "was compiled for [sm_90 gfx942], device host runs ", ": "+noGPU+"\n")
+
+	// An interrupt while weights are about to be loaded: nothing of the device stays
+	// open, as drivers sees to.
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var stdout, stderr bytes.Buffer
+	interrupt := writerFunc(func(p []byte) (int, error) {
+		cancel()
+		return stderr.Write(p)
+	})
+	args := append(cmd, drivers(t, nil, []string{"sm_90"})...)
+	code := run(&env{stdout: &stdout, stderr: interrupt, getenv: chosen, ctx: ctx, started: time.Now()}, args)
+	result{code, stdout.String(), withoutNotes(stderr.String())}.failed(t, exitFailed, "kiln: interrupted\n")
 }
 
 // chosen leaves the device to kiln.

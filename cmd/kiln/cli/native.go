@@ -133,7 +133,6 @@ func compileNeeded(e *env, f *flags, dev device, m *passes.Module, disabled []st
 // bind loads code on the device and binds the weights to it, packed as it says. Then
 // the checks run.
 func (s *startup) bind(src engine.CheckpointSource) (*rt.Executor, error) {
-	s.progress.say("binding weights")
 	pack, err := s.code.PackGraph()
 	if err != nil {
 		return nil, err
@@ -150,7 +149,7 @@ func (s *startup) bind(src engine.CheckpointSource) (*rt.Executor, error) {
 	if err != nil {
 		return nil, err
 	}
-	x, err := rt.NewExecutor(dev, s.code.Object, m, weights)
+	x, err := rt.NewExecutor(s.e.ctx, dev, s.code.Object, m, weights, s.progress.transfer("loading weights"))
 	if err != nil {
 		return nil, err
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/kiln-project/kiln/codegen/plan"
 	"github.com/kiln-project/kiln/ir"
 	"github.com/kiln-project/kiln/models/dsv4"
+	rt "github.com/kiln-project/kiln/runtime/device"
 	"github.com/kiln-project/kiln/runtime/engine"
 )
 
@@ -26,6 +27,8 @@ type memoryNeed struct {
 	// from those that were.
 	ArenaEstimated bool `json:"arena_estimated"`
 	Launches       int  `json:"launches"` // of all plans: the nodes of their graphs
+	// Host is what loading the weights takes of the host's memory at most.
+	Host int64 `json:"loading_host_bytes"`
 }
 
 // sizer computes the needs of a bundle's code for numbers of requests and of
@@ -38,6 +41,7 @@ type sizer struct {
 	code         *bundle.Code
 	graphs       []*ir.Graph // one for each set of pools that an engine makes
 	eager        bool        // launches are not replayed as graphs
+	host         int64       // memoryNeed.Host
 }
 
 // newSizer reads the sizes of pools from the model's config, and refuses a bundle
@@ -69,6 +73,13 @@ func newSizer(path string, b *bundle.Bundle, code *bundle.Code) (*sizer, error) 
 	}
 	if s.layout, err = engine.LayoutOf(s.graphs[0]); err != nil {
 		return nil, err
+	}
+	pack, err := code.PackGraph()
+	if err != nil {
+		return nil, err
+	}
+	if s.host, err = rt.HostBytes(pack); err != nil {
+		return nil, refuse(err, "")
 	}
 	var compiled int64
 	for _, p := range code.Module.States {
@@ -114,7 +125,7 @@ func graphNode(l *plan.Launch) int64 {
 // need is what the code takes for some requests of some positions each. An arena
 // grows at most with either number.
 func (s *sizer) need(batch, maxSeq int) (memoryNeed, error) {
-	n := memoryNeed{Code: int64(len(s.code.Object))}
+	n := memoryNeed{Code: int64(len(s.code.Object)), Host: s.host}
 	for _, w := range s.code.Module.Weights {
 		n.Weights += w.Bytes[0] + w.Bytes[1]
 	}

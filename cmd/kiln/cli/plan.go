@@ -15,7 +15,8 @@ import (
 
 const planHelp = `Says what a bundle takes of a device's memory: weights, pools, the arena of the
 largest plan, code, and an estimate of graphs. Neither a GPU nor weights are
-needed. What the driver takes for itself is not counted.
+needed. What the driver takes for itself is not counted. Beside them stands what
+loading the weights takes of the host's memory at most.
 
 --max-batch and --max-seq ask about other sizes than the bundle was compiled for:
 pools are exact then, too, and the arena is an estimate, scaled from the plans
@@ -190,6 +191,7 @@ func (t targetNeeds) print(w io.Writer) error {
 	line("code", t.Code, "")
 	line("graphs", t.Graphs, fmt.Sprintf("an estimate, of %d launches; 0 with --graph off", t.Launches))
 	line("total", t.Total, "")
+	line("host", t.Host, "of this machine, at most, while weights are loaded")
 	if t.Device == nil {
 		return nil
 	}

@@ -71,6 +71,37 @@ func (p *progress) count(what string, done, total int) {
 	p.show(func(columns int) string { return bar(what, done, total, columns) })
 }
 
+// redraw is how often a line on a terminal is written anew at most.
+const redraw = 100 * time.Millisecond
+
+// transfer is say for bytes of a total, with the rate since its first news, which is
+// of no bytes, and the time that is left at that rate.
+func (p *progress) transfer(what string) func(done, total int64) {
+	start := time.Now()
+	var last time.Time
+	p.say("%s", what)
+	return func(done, total int64) {
+		now := time.Now()
+		if now.Sub(last) < redraw && done < total {
+			return
+		}
+		last = now
+		p.say("%s: %s", what, transferred(done, total, now.Sub(start)))
+	}
+}
+
+// transferred says how far bytes are after some time.
+func transferred(done, total int64, after time.Duration) string {
+	const gb = 1e9
+	text := fmt.Sprintf("%.2f of %.2f GB", float64(done)/gb, float64(total)/gb)
+	if done == 0 || after <= 0 {
+		return text
+	}
+	rate := float64(done) / after.Seconds()
+	left := time.Duration(float64(total-done) / rate * float64(time.Second)).Round(time.Second)
+	return fmt.Sprintf("%s, %.2f GB/s, %v left", text, rate/gb, left)
+}
+
 // show takes the text for a terminal of that many columns, 0 for none.
 func (p *progress) show(text func(columns int) string) {
 	p.mu.Lock()

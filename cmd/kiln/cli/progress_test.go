@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -99,4 +100,32 @@ func TestBar(t *testing.T) {
 			t.Errorf("bar of %d/%d in %d columns: %q, want %q", tc.done, tc.total, tc.columns, got, tc.want)
 		}
 	}
+}
+
+// Bytes come with their rate and the time left; a terminal is not written to for each
+// of many.
+func TestProgressTransfer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var b bytes.Buffer
+		p := &progress{w: &b, columns: func() int { return 80 }}
+		tell := p.transfer("loading weights")
+		for _, step := range []struct {
+			after time.Duration
+			done  int64
+		}{{0, 0}, {time.Second, 2e9}, {time.Millisecond, 3e9}, {999 * time.Millisecond, 4e9}, {2 * time.Minute, 5e9}, {0, 8e9}} {
+			time.Sleep(step.after)
+			tell(step.done, 8e9)
+		}
+		p.close()
+		var got []string
+		for line := range strings.SplitSeq(b.String(), "\r") {
+			if line = strings.TrimRight(line, " "); line != "" {
+				got = append(got, strings.TrimPrefix(line, "loading weights"))
+			}
+		}
+		want := []string{"", ": 0.00 of 8.00 GB", ": 2.00 of 8.00 GB, 2.00 GB/s, 3s left", ": 4.00 of 8.00 GB, 2.00 GB/s, 2s left", ": 5.00 of 8.00 GB, 0.04 GB/s, 1m13s left", ": 8.00 of 8.00 GB, 0.07 GB/s, 0s left"}
+		if !slices.Equal(got, want) {
+			t.Errorf("on a terminal: %q, want %q", got, want)
+		}
+	})
 }

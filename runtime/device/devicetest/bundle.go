@@ -144,7 +144,7 @@ func (b *Bundle) Start(t testing.TB, dev device.Device) *Runner {
 	t.Helper()
 	r := &Runner{Bundle: b, tap: &tap{Device: dev}}
 	var err error
-	if r.Exec, err = device.NewExecutor(r.tap, b.Code.Object, b.Code.Module, b.weights); err != nil {
+	if r.Exec, err = device.NewExecutor(context.Background(), r.tap, b.Code.Object, b.Code.Module, b.weights, nil); err != nil {
 		t.Fatal(err)
 	}
 	r.tap.keeps = true
@@ -244,6 +244,23 @@ func (d *tap) Alloc(bytes int64) (device.Memory, error) {
 		return nil, err
 	}
 	return &tappedMemory{m, d}, nil
+}
+
+// NewRing implements device.Uploader.
+func (d *tap) NewRing(slots int, bytes int64) (device.Ring, error) {
+	r, err := device.NewRing(d.Device, slots, bytes)
+	return &tapRing{r}, err
+}
+
+// tapRing sends to what is tapped.
+type tapRing struct{ device.Ring }
+
+func (r *tapRing) Send(i int, list []device.Transfer) error {
+	under := slices.Clone(list)
+	for j := range under {
+		under[j].To = under[j].To.(*tappedMemory).Memory
+	}
+	return r.Ring.Send(i, under)
 }
 
 func (m *tappedMemory) Write(offset int64, src []byte) error {

@@ -125,7 +125,7 @@ func (x *Lazy) program(entry string, bind map[string]int) (*device.Program, erro
 		return nil, err
 	}
 	x.t.Cleanup(func() { d.Close() })
-	if err := d.BindWeights(x.weights); err != nil {
+	if err := d.BindWeights(context.Background(), x.weights, nil); err != nil {
 		return nil, err
 	}
 	pl := u.Module.Plans[0]

@@ -35,6 +35,9 @@ type Options struct {
 	// Execute runs a kernel. Its error is a fault of the device, which is lost;
 	// nil runs nothing. It must not call the driver.
 	Execute func(*Launch) error
+	// Forgets: copies in a stream are checked and not done, so that a device has room
+	// for more than this machine.
+	Forgets bool
 	// Without lists symbols that the library does not have.
 	Without []string
 }

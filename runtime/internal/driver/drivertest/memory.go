@@ -32,7 +32,13 @@ func (f *Fake) allocate(to, n uintptr, device int) int32 {
 	if device >= 0 && int64(n) > f.options.Devices[device].Memory-f.used(device) {
 		return codeOutOfMemory
 	}
-	b, err := syscall.Mmap(-1, 0, int(n), syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_PRIVATE|syscall.MAP_ANON)
+	// Memory of a device is none of the process's: shared pages do not count as its
+	// anonymous memory, which tests measure.
+	how := syscall.MAP_PRIVATE
+	if device >= 0 {
+		how = syscall.MAP_SHARED
+	}
+	b, err := syscall.Mmap(-1, 0, int(n), syscall.PROT_READ|syscall.PROT_WRITE, how|syscall.MAP_ANON)
 	if err != nil {
 		return codeOutOfMemory
 	}
@@ -109,7 +115,11 @@ func (c *callbacks) enqueueCopy(call string, to, from, n, stream uintptr) int32 
 	if dst == nil || src == nil {
 		return codeInvalidValue
 	}
-	return c.fake.submit(call, stream, &node{do: func() { copy(dst, src) }})
+	do := func() { copy(dst, src) }
+	if c.fake.options.Forgets {
+		do = func() {}
+	}
+	return c.fake.submit(call, stream, &node{do: do})
 }
 
 func (c *callbacks) HipMemcpyHtoDAsync(to, from, n, stream uintptr) int32 {
