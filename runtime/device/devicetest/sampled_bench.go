@@ -111,7 +111,7 @@ func benchRun(b *testing.B, c *codegen.Compiler, open Opener, compile Compile, r
 		b.Fatal(err)
 	}
 	defer m.Close()
-	if err := m.BindWeights(benchLogits{}); err != nil {
+	if err := m.BindWeights(b.Context(), benchLogits{}, nil); err != nil {
 		b.Fatal(err)
 	}
 	prog, err := m.Load(u.Module.Plans[0])
