@@ -1,6 +1,7 @@
 package device
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/kiln-project/kiln/codegen/plan"
@@ -111,6 +112,10 @@ type Step interface {
 	// Close is Sequence.Close.
 	Close() error
 }
+
+// ErrStale: a step worked with the inputs of another one, or its results are another
+// one's.
+var ErrStale = errors.New("stale read")
 
 // Launch runs one kernel over a grid of groups. All but Kernel, Grid, Block, Work
 // and the arguments' values are for reports.

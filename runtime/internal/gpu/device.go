@@ -107,7 +107,7 @@ func (d *Device) wait() error {
 	if err := d.flush(); err != nil {
 		return err
 	}
-	if err := d.stream.Sync(); err != nil {
+	if err := d.stream.SyncInDo(); err != nil {
 		return fmt.Errorf("work on the device: %w", err)
 	}
 	d.used = 0

@@ -33,7 +33,7 @@ type Options struct {
 	Version string   // of Versions, which are HIP's; "" is 6.2. There is one of CUDA
 	Devices []Device // may be none
 	// Execute runs a kernel. Its error is a fault of the device, which is lost;
-	// nil runs nothing. It must not call the driver.
+	// nil runs nothing but Launch.Step. It must not call the driver.
 	Execute func(*Launch) error
 	// Without lists symbols that the library does not have.
 	Without []string
