@@ -58,6 +58,15 @@ func (m *Module) Around() int {
 	return 2
 }
 
+// StepParams are the parameters of the kernels around a step, as many for both; none
+// without them.
+func (m *Module) StepParams() []string {
+	if m.Step == nil {
+		return nil
+	}
+	return m.Kernels[m.Step.Prologue].Params
+}
+
 // Rejected is a form that did not take an op, and why.
 type Rejected struct {
 	Form   string `json:"form"`

@@ -41,8 +41,8 @@ func (in *bundleInspection) print(e *env, detail bool) error {
 }
 
 func (in *bundleInspection) printTarget(w io.Writer, t targetTotal, detail bool) error {
-	fmt.Fprintf(w, "\n%s: %d plans, %d launches, %d kernels in %d bytes of code, %d+%d spills; weights %s, pools %s, arena %s; %s\n\n",
-		t.Target, t.Plans, t.Launches, t.Kernels, t.CodeBytes, t.VGPRSpills, t.SGPRSpills, size(t.WeightBytes), size(t.PoolBytes), size(t.ArenaBytes), floorTimes(t.Target, t.Card))
+	fmt.Fprintf(w, "\n%s: %d plans, %d launches%s, %d kernels in %d bytes of code, %d+%d spills; weights %s, pools %s, arena %s; %s\n\n",
+		t.Target, t.Plans, t.Launches, t.around(), t.Kernels, t.CodeBytes, t.VGPRSpills, t.SGPRSpills, size(t.WeightBytes), size(t.PoolBytes), size(t.ArenaBytes), floorTimes(t.Target, t.Card))
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	if !detail {
 		fmt.Fprintln(tw, "entry\ttokens\tbatch\torder class\tlaunches\tarena\tGFLOP\tread+written\tfloor us")
@@ -71,6 +71,14 @@ func (in *bundleInspection) printTarget(w io.Writer, t targetTotal, detail bool)
 		return err
 	}
 	return in.printProfile(w, t)
+}
+
+// around says what runs beside the launches.
+func (t targetTotal) around() string {
+	if t.Around == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" (and %d more kernels around each run)", t.Around)
 }
 
 // printDetail writes what the table has no room for.

@@ -388,6 +388,9 @@ func (c *callbacks) wrap(name string, method reflect.Value) any {
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		if f != c.of() { // it was closed while this call waited
+			if out := method.Type().Out(0); out.Kind() == reflect.Uintptr { // a text
+				return []reflect.Value{reflect.Zero(out)}
+			}
 			return []reflect.Value{reflect.ValueOf(int32(codeNotInitialized))}
 		}
 		if !strings.Contains(name, "GetError") {
