@@ -116,7 +116,7 @@ func (d *Device) Close() error {
 	if d.current() {
 		return fmt.Errorf("%s device %d: Close called on its own thread, in Do", d.lib.Kind, d.index)
 	}
-	return d.Do(func() error {
+	err := d.Do(func() error {
 		defer d.closed.Store(true)
 		var errs []error
 		leak := &LeakError{Device: d.index}
@@ -134,6 +134,10 @@ func (d *Device) Close() error {
 		}
 		return errors.Join(errs...)
 	})
+	if d.closed.Load() { // else it could not be closed
+		<-d.done
+	}
+	return err
 }
 
 // Open lists what the device made and is not closed, in the order of creation.

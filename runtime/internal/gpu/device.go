@@ -114,14 +114,16 @@ func (d *Device) wait() error {
 	return nil
 }
 
-// flush enqueues what is pending, on the device's thread.
+// flush enqueues what is pending, on the device's thread. What cannot be enqueued is
+// dropped with its error: it would fail again at what has nothing to do with it.
 func (d *Device) flush() error {
-	for _, w := range d.pending {
+	all := d.pending
+	d.pending = d.pending[:0]
+	for _, w := range all {
 		if err := d.stream.Upload(w.to, w.offset, d.staging, w.from, w.bytes); err != nil {
 			return err
 		}
 	}
-	d.pending = d.pending[:0]
 	return nil
 }
 

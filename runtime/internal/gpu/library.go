@@ -113,7 +113,7 @@ func (s *sequence) prepare(list []driver.Launch) error {
 	}
 	g, err := build(s.list)
 	if err != nil {
-		return fmt.Errorf("%w; --graph off runs without graphs", err)
+		return fmt.Errorf("%w; --graph off runs without graphs", s.named(err))
 	}
 	s.exec, err = g.Instantiate()
 	return errors.Join(err, g.Close())

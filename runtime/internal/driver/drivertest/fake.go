@@ -253,11 +253,13 @@ func (f *Fake) Open() []string {
 	return list
 }
 
-// Forget drops what is open, as the end of a process does after a device was lost.
+// Forget drops what is open, as the end of a process does after a device was lost. The
+// next process has it again.
 func (f *Fake) Forget() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	clear(f.handles)
+	f.lost = 0
 	return f.unmap()
 }
 
