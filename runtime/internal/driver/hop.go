@@ -65,13 +65,15 @@ func (h *hop) reaches(state uint32) bool {
 	return false
 }
 
-// next waits for a job, on the device's thread.
+// next waits for a job, on the device's thread. It may be woken for the job before,
+// by a caller that was late to look who sleeps.
 func (h *hop) next() func() error {
-	if !h.reaches(jobGiven) {
+	for !h.reaches(jobGiven) {
 		h.threadSleeps.Store(true)
-		if h.state.Load() != jobGiven || !h.threadSleeps.Swap(false) {
-			<-h.wakeThread
+		if h.state.Load() == jobGiven && h.threadSleeps.Swap(false) {
+			break
 		}
+		<-h.wakeThread
 	}
 	return h.run
 }
@@ -128,26 +130,27 @@ func (d *Device) send(limit time.Duration, f func() error) error {
 		return fmt.Errorf("%s device %d: %w", d.lib.Kind, d.index, ErrClosed)
 	}
 	h.give(f)
-	if !h.reaches(jobDone) {
+	late = nil
+	for !h.reaches(jobDone) { // it may be woken for the job before, as the thread may
 		h.callerSleeps.Store(true)
-		if h.state.Load() != jobDone || !h.callerSleeps.Swap(false) {
-			late = nil
-			if limit != 0 {
-				h.timer.Reset(max(limit-time.Since(start), 1))
-				late = h.timer.C
+		if h.state.Load() == jobDone && h.callerSleeps.Swap(false) {
+			break
+		}
+		if limit != 0 && late == nil {
+			h.timer.Reset(max(limit-time.Since(start), 1))
+			defer h.timer.Stop()
+			late = h.timer.C
+		}
+		select {
+		case <-h.wakeCaller:
+		case <-late:
+			return d.giveUp(limit) // with the turn: the job is not over
+		case <-d.done:
+			// f ended the goroutine, as a failing test does, or was Close's.
+			if h.state.Load() != jobDone {
+				<-h.turn
+				return fmt.Errorf("%s device %d: its thread ended: %w", d.lib.Kind, d.index, ErrClosed)
 			}
-			select {
-			case <-h.wakeCaller:
-			case <-late:
-				return d.giveUp(limit) // with the turn: the job is not over
-			case <-d.done:
-				// f ended the goroutine, as a failing test does, or was Close's.
-				if h.state.Load() != jobDone {
-					<-h.turn
-					return fmt.Errorf("%s device %d: its thread ended: %w", d.lib.Kind, d.index, ErrClosed)
-				}
-			}
-			h.timer.Stop()
 		}
 	}
 	err := h.err
