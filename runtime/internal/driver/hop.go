@@ -138,7 +138,6 @@ func (d *Device) send(limit time.Duration, f func() error) error {
 		}
 		if limit != 0 && late == nil {
 			h.timer.Reset(max(limit-time.Since(start), 1))
-			defer h.timer.Stop()
 			late = h.timer.C
 		}
 		select {
@@ -148,10 +147,14 @@ func (d *Device) send(limit time.Duration, f func() error) error {
 		case <-d.done:
 			// f ended the goroutine, as a failing test does, or was Close's.
 			if h.state.Load() != jobDone {
+				h.timer.Stop()
 				<-h.turn
 				return fmt.Errorf("%s device %d: its thread ended: %w", d.lib.Kind, d.index, ErrClosed)
 			}
 		}
+	}
+	if late != nil {
+		h.timer.Stop()
 	}
 	err := h.err
 	h.run, h.err = nil, nil
