@@ -321,6 +321,13 @@ type Pace struct {
 	Whole time.Duration // of the device for a replay, one after the other
 }
 
+// Pacer is a step that can be measured.
+type Pacer interface {
+	Pace(few, many int) (Pace, error)
+}
+
+var _ Pacer = (*step)(nil)
+
 // Pace replays a step's graph, with the inputs that it has, few times for the host,
 // which would otherwise wait for a full queue, and many for the device.
 func (s *step) Pace(few, many int) (Pace, error) {
