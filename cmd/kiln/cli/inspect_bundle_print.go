@@ -65,6 +65,10 @@ func (in *bundleInspection) printTarget(w io.Writer, t targetTotal, detail bool)
 		for _, v := range []*int{k.VGPR, k.AGPR, k.SGPR, k.VGPRSpills, k.LDSBytes, k.ScratchBytes, k.Occupancy, k.CodeBytes, k.MFMA} {
 			fmt.Fprint(tw, "\t", cell(v))
 		}
+		if k.Largest == "" { // no plan launches it
+			fmt.Fprintln(tw, "\t-\t-\t-\t-\t-")
+			continue
+		}
 		fmt.Fprintf(tw, "\t%s\t%d\t%.3g\t%s\t%s\n", k.Largest, k.Grid, float64(k.Flops)/1e6, size(k.Bytes), microseconds(k.FloorUS))
 	}
 	if err := tw.Flush(); err != nil {
