@@ -52,11 +52,11 @@ func Steps() [2]Step {
 // that it read, so that the host learns of one that read an old block.
 func prologue(k *kernel.K, b []*kernel.Buf, _ []kernel.V) {
 	host, row, state := b[0], b[1].At(k.Mul(k.Group(), k.Int(stepRow))), b[2]
-	step := host.LoadSystem(k.Int(0))
-	k.AcquireSystem()
 	to := k.Memory(row.Load(k.Int(stepAddress)), ir.I64)
 	from, bytes := host.At(row.Load(k.Int(stepOffset))), row.Load(k.Int(stepBytes))
 	words := k.LShr(bytes, k.Int(3))
+	step := host.LoadSystem(k.Int(0)) // far away: the row is on its way meanwhile
+	k.AcquireSystem()
 	k.Lanes(words, func(i kernel.V) { to.StoreBits(i, from.LoadSystem(i)) })
 	rest := k.And(bytes, k.Int(7))
 	tail := to.At(words).Bytes()
