@@ -64,7 +64,7 @@ var arrows = []arrow{
 	{folder: "runtime/internal/driver", external: []string{"github.com/ebitengine/purego"}},
 	{folder: "runtime/internal/driver/drivertest", ours: []string{"codegen/object", "runtime/internal/driver"}, external: []string{"github.com/ebitengine/purego"}},
 	// Over them, the device of plans.
-	{folder: "runtime/internal/gpu", ours: []string{"runtime/device", "runtime/internal/driver"}},
+	{folder: "runtime/internal/gpu", ours: []string{"codegen/plan", "runtime/device", "runtime/internal/driver"}},
 	{folder: "runtime/hip", ours: []string{"codegen/object", "runtime/internal"}},
 	{folder: "runtime/cuda", ours: []string{"codegen/object", "runtime/internal"}},
 	{folder: "runtime/weights", ours: []string{"ir/num"}},

@@ -65,8 +65,12 @@ type Compiler struct {
 // rely on it to make registers of them.
 const optPasses = "default<O3>"
 
-// Compile compiles and links every kernel of u.
+// Compile compiles and links every kernel of u. For a GPU it adds those around the
+// launches of a step.
 func (c *Compiler) Compile(ctx context.Context, u *Unit) (*Compiled, error) {
+	if err := u.around(); err != nil {
+		return nil, err
+	}
 	t := u.Target
 	out := &Compiled{Stats: Stats{Kernels: len(u.Kernels)}}
 	if len(u.Kernels) == 0 { // a graph that only passes its inputs on

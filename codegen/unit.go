@@ -73,7 +73,17 @@ func (u *Unit) Lower(g *ir.Graph) (*plan.Plan, error) {
 
 // kernel returns the index of a launch's kernel, building it on first use.
 func (u *Unit) kernel(form string, rejected []plan.Rejected, k kernels.Launch, params []kernel.Param) (int, error) {
-	key := fmt.Sprintf("%s %s %s", form, k.Name, k.Spec)
+	formats := formatsOf(params)
+	key := fmt.Sprintf("%s %s %s %s", form, k.Name, k.Spec, strings.Join(formats, " "))
+	if i, ok := u.symbols[key]; ok {
+		u.Module.Kernels[i].Rejected = merge(u.Module.Kernels[i].Rejected, rejected)
+		return i, nil
+	}
+	return u.build(key, k.Name, params, k.Body, plan.Kernel{Form: form, Spec: key, Params: formats, Rejected: rejected})
+}
+
+// formatsOf are the parameters as plan.Kernel has them.
+func formatsOf(params []kernel.Param) []string {
 	var formats []string
 	for _, p := range params {
 		switch {
@@ -85,29 +95,49 @@ func (u *Unit) kernel(form string, rejected []plan.Rejected, k kernels.Launch, p
 			formats = append(formats, p.Mem.String())
 		}
 	}
-	key += " " + strings.Join(formats, " ")
-	if i, ok := u.symbols[key]; ok {
-		u.Module.Kernels[i].Rejected = merge(u.Module.Kernels[i].Rejected, rejected)
-		return i, nil
-	}
+	return formats
+}
+
+// build adds a kernel, whose symbol is its name and a digest of the key.
+func (u *Unit) build(key, name string, params []kernel.Param, body func(*kernel.K, []*kernel.Buf, []kernel.V), as plan.Kernel) (int, error) {
 	h := fnv.New64a()
 	h.Write([]byte(key))
-	kn := &Kernel{Symbol: fmt.Sprintf("%s_%016x", k.Name, h.Sum64()), Spec: key}
+	kn := &Kernel{Symbol: fmt.Sprintf("%s_%016x", name, h.Sum64()), Spec: key}
 	for _, other := range u.Kernels {
 		if other.Symbol == kn.Symbol {
 			return 0, fmt.Errorf("kernels %q and %q have one symbol %s", other.Spec, key, kn.Symbol)
 		}
 	}
 	m := kernel.NewModule(u.Target)
-	if err := m.Build(kn.Symbol, params, k.Body); err != nil {
+	if err := m.Build(kn.Symbol, params, body); err != nil {
 		return 0, err
 	}
 	kn.IR = m.Text()
 	i := len(u.Kernels)
 	u.symbols[key] = i
 	u.Kernels = append(u.Kernels, kn)
-	u.Module.Kernels = append(u.Module.Kernels, plan.Kernel{Symbol: kn.Symbol, Form: form, Spec: key, Params: formats, Rejected: rejected})
+	as.Symbol = kn.Symbol
+	u.Module.Kernels = append(u.Module.Kernels, as)
 	return i, nil
+}
+
+// around adds the kernels that run around the launches of a step. The host needs
+// none: its memory is the process's.
+func (u *Unit) around() error {
+	if !u.Target.GPU() || len(u.Kernels) == 0 || u.Module.Step != nil {
+		return nil
+	}
+	var at [2]int
+	for i, s := range kernels.Steps() {
+		formats := formatsOf(s.Params)
+		key := s.Name + " " + strings.Join(formats, " ")
+		var err error
+		if at[i], err = u.build(key, s.Name, s.Params, s.Body, plan.Kernel{Form: s.Name, Spec: key, Params: formats}); err != nil {
+			return err
+		}
+	}
+	u.Module.Step = &plan.Step{Prologue: at[0], Epilogue: at[1]}
+	return nil
 }
 
 // merge adds what list lacks.

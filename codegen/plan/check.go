@@ -43,6 +43,9 @@ func (m *Module) Check() error {
 		}
 		symbols[k.Symbol] = true
 	}
+	if s := m.Step; s != nil && (s.Prologue < 0 || s.Prologue >= len(m.Kernels) || s.Epilogue < 0 || s.Epilogue >= len(m.Kernels)) {
+		return fmt.Errorf("kernels %d and %d around a step, of %d", s.Prologue, s.Epilogue, len(m.Kernels))
+	}
 	for _, p := range m.Plans {
 		if err := m.CheckPlan(p); err != nil {
 			return err

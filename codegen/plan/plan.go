@@ -3,7 +3,7 @@
 package plan
 
 // Version is the format's version: a module of another version is refused.
-const Version = 3
+const Version = 4
 
 // Module is what is compiled for one target: the memory and the kernels that all
 // of its plans share, each declared once, and the plans.
@@ -14,6 +14,9 @@ type Module struct {
 	States  []Storage `json:"states"`  // pools, updated in place
 	Weights []Storage `json:"weights"` // bound once
 	Kernels []Kernel  `json:"kernels"`
+	// Step are the kernels around the launches of every run on a GPU. No plan launches
+	// them; nil on the host, and if there are no other kernels.
+	Step *Step `json:"step,omitempty"`
 	// Decomposed lists the composites that no kernel form of the target took.
 	Decomposed []Decomposed `json:"decomposed"`
 	Plans      []*Plan      `json:"-"` // files of their own
@@ -38,6 +41,30 @@ type Kernel struct {
 	// Rejected are the forms that were looked at before this one for an op that
 	// the kernel runs.
 	Rejected []Rejected `json:"rejected,omitempty"`
+}
+
+// Step names two of a module's kernels by index: the prologue takes inputs from
+// memory of the host, the epilogue leaves small outputs and the step's number there.
+type Step struct {
+	Prologue int `json:"prologue"`
+	Epilogue int `json:"epilogue"`
+}
+
+// Around is how many kernels run around the launches of a plan.
+func (m *Module) Around() int {
+	if m.Step == nil {
+		return 0
+	}
+	return 2
+}
+
+// StepParams are the parameters of the kernels around a step, as many for both; none
+// without them.
+func (m *Module) StepParams() []string {
+	if m.Step == nil {
+		return nil
+	}
+	return m.Kernels[m.Step.Prologue].Params
 }
 
 // Rejected is a form that did not take an op, and why.

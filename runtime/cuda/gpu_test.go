@@ -286,8 +286,9 @@ func TestIllegalAddress(t *testing.T) {
 type timing struct {
 	How           string  `json:"how"`
 	Nodes         int     `json:"nodes"`
-	Make          float64 `json:"make_us"` // of the graph, and to make it executable
-	HostPerReplay float64 `json:"host_us_per_replay"`
+	Make          float64 `json:"make_us"`            // of the graph, and to make it executable
+	HostPerReplay float64 `json:"host_us_per_replay"` // in a row, on the device's thread
+	HostPerCall   float64 `json:"host_us_per_call"`   // each from another thread
 	PerNode       float64 `json:"device_us_per_node"`
 }
 
@@ -332,6 +333,12 @@ func TestTiming(t *testing.T) {
 				r.HostPerReplay = us(time.Since(start)) / few
 				return errors.Join(err, s.Sync(), s.Record(from), repeat(many), s.Record(until), until.Sync())
 			}))
+			start := time.Now()
+			for range few {
+				check(t, d.Do(once))
+			}
+			r.HostPerCall = us(time.Since(start)) / few
+			check(t, s.Sync())
 			took, err := until.Since(from)
 			check(t, err)
 			r.PerNode = us(took) / float64(many*nodes)
@@ -347,7 +354,89 @@ func TestTiming(t *testing.T) {
 			start := time.Now()
 			g := keep[*Graph](t)(way.make(q))
 			e := keep[*Exec](t)(g.Instantiate())
-			measure(way.how, time.Since(start), func() error { return s.Replay(e) })
+			measure(way.how, time.Since(start), func() error { return s.ReplayInDo(e) })
+		}
+	}
+}
+
+// TestBranches measures what one chain of kernels costs that do not depend on each other:
+// beside the chain, the same kernels in branches, which a capture makes of streams.
+func TestBranches(t *testing.T) {
+	d := openDevice(t)
+	m := keep[*Module](t)(Load(d, "probe", probe))
+	nop, vadd := kernel(t, m, "nop"), kernel(t, m, "vadd")
+	const kernels, most = 96, 4
+	main := keep[*Stream](t)(d.NewStream())
+	from, until := keep[*Event](t)(d.NewEvent()), keep[*Event](t)(d.NewEvent())
+	var side []*Stream
+	var joins []*Event
+	for range most - 1 {
+		side = append(side, keep[*Stream](t)(d.NewStream()))
+		joins = append(joins, keep[*Event](t)(d.NewEvent()))
+	}
+	fork := keep[*Event](t)(d.NewEvent())
+	for _, c := range []struct {
+		name   string
+		floats int // of vadd; 0: nop
+	}{{"empty", 0}, {"40 kB each", 10_000}, {"4 MB each", 1_000_000}} {
+		var list []Launch
+		for i := range kernels {
+			l := Launch{Function: nop, Grid: [3]uint32{1, 1, 1}, Block: [3]uint32{256, 1, 1}}
+			if c.floats > 0 {
+				if i < most { // a branch has buffers of its own
+					for range 3 {
+						b := keep[*Buffer](t)(d.Allocate(int64(4 * c.floats)))
+						l.Args = binary.LittleEndian.AppendUint64(l.Args, b.Address())
+					}
+					l.Args = binary.LittleEndian.AppendUint32(l.Args, uint32(c.floats))
+				} else {
+					l.Args = list[i-most].Args
+				}
+				l.Function, l.Grid[0], l.Params = vadd, uint32(c.floats+255)/256, vaddParams
+			}
+			list = append(list, l)
+		}
+		for _, branches := range []int{1, 2, most} {
+			var parts []*Sequence // branch i has the kernels i, i+branches, ...
+			for i := range branches {
+				var part []Launch
+				for j := i; j < kernels; j += branches {
+					part = append(part, list[j])
+				}
+				parts = append(parts, keep[*Sequence](t)(d.Prepare(part)))
+			}
+			g := keep[*Graph](t)(d.Capture(func(s *Stream) error {
+				err := s.Record(fork)
+				for i := range branches - 1 {
+					err = errors.Join(err, side[i].Wait(fork), side[i].Run(parts[i+1]), side[i].Record(joins[i]))
+				}
+				err = errors.Join(err, s.Run(parts[0]))
+				for i := range branches - 1 {
+					err = errors.Join(err, s.Wait(joins[i]))
+				}
+				return err
+			}))
+			e := keep[*Exec](t)(g.Instantiate())
+			const few, many = 10, 200
+			var host time.Duration
+			check(t, d.Do(func() error {
+				repeat := func(n int) (err error) {
+					for range n {
+						err = errors.Join(err, main.ReplayInDo(e))
+					}
+					return err
+				}
+				err := errors.Join(repeat(few), main.Sync())
+				start := time.Now()
+				err = errors.Join(err, repeat(few))
+				host = time.Since(start) / few
+				return errors.Join(err, main.Sync(), main.Record(from), repeat(many), main.Record(until), until.Sync())
+			}))
+			took, err := until.Since(from)
+			check(t, err)
+			us := float64(took.Nanoseconds()) / 1000 / many
+			fmt.Printf("BRANCHES {\"kernels\": %d, \"work\": %q, \"branches\": %d, \"us_per_replay\": %.2f, \"us_per_kernel\": %.3f, \"host_us_per_replay\": %.2f}\n",
+				kernels, c.name, branches, us, us/kernels, float64(host.Nanoseconds())/1000)
 		}
 	}
 }

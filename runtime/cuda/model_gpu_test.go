@@ -280,7 +280,7 @@ func TestSpeed(t *testing.T) {
 	for _, w := range ways {
 		r := b.Start(t, openPlans(t, w.opts))
 		for _, n := range b.Batches {
-			const warm, steps = 5, 200
+			const warm, few, steps = 5, 10, 200
 			var seqs []*engine.Seq
 			for i := range n {
 				s, err := r.NewSeq(i, b.Pages)
@@ -315,6 +315,16 @@ func TestSpeed(t *testing.T) {
 			launches := r.Again(t, steps)
 			alone := time.Since(start) / steps
 			us := func(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1000 }
+			if w.opts.Graph == gpu.GraphOn {
+				p, err := r.LastStep().(gpu.Pacer).Pace(few, steps)
+				if err != nil {
+					t.Fatal(err)
+				}
+				emit(t, "PACE", map[string]any{
+					"way": w.name, "batch": n, "nodes": p.Nodes, "host_us_per_replay": us(p.Host), "replay_us": us(p.Whole),
+					"device_us_per_node": us(p.Whole) / float64(p.Nodes),
+				})
+			}
 			emit(t, "SPEED", map[string]any{
 				"way": w.name, "batch": n, "launches": launches, "step_us": us(whole), "launches_us": us(alone),
 				"launch_us": us(alone) / float64(launches), "tokens_per_s": float64(n) / whole.Seconds(),

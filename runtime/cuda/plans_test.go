@@ -253,7 +253,7 @@ func TestModelIsTaken(t *testing.T) {
 			t.Error(err)
 		}
 		launches := fake.Launches()
-		if n := len(b.Code.Module.Plans[0].Launches); len(launches) != n {
+		if n := len(b.Code.Module.Plans[0].Launches) + b.Code.Module.Around(); len(launches) != n {
 			t.Errorf("%d launches, the plan has %d", len(launches), n)
 		}
 		r.Close(t)

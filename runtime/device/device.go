@@ -1,6 +1,7 @@
 package device
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/kiln-project/kiln/codegen/plan"
@@ -74,6 +75,48 @@ type Sequence interface {
 	Close() error
 }
 
+// StepLibrary is a Library that runs steps: launches between a prologue and an
+// epilogue, kernels of the library, which bring the inputs from this process's memory
+// and put outputs there. A device whose memory is this process's needs none.
+type StepLibrary interface {
+	Library
+	// PrepareStep is Prepare for a step.
+	PrepareStep(StepLaunches) (Step, error)
+}
+
+// StepLaunches are the launches of a step, the kernels around them, and what those
+// bring.
+type StepLaunches struct {
+	Prologue, Epilogue Launch // kernel, symbol and block: the device gives grid and arguments
+	Launches           []Launch
+	In, Out            []Region
+}
+
+// Region is a run of bytes of device memory.
+type Region struct {
+	Name    string
+	Address uint64
+	Bytes   int64
+}
+
+// Step is a sequence that is given its inputs in memory of this process.
+type Step interface {
+	// Input is where input i is written before Run; it keeps what was written.
+	Input(i int) []byte
+	// Output is where output i lies after Run, until the next one; nil if it is too
+	// large for that: then it is read from the device's memory.
+	Output(i int) []byte
+	// Run runs the step to its end. It is an error if the device has worked with
+	// older inputs, or has not run the step exactly once.
+	Run() error
+	// Close is Sequence.Close.
+	Close() error
+}
+
+// ErrStale: a step worked with the inputs of another one, or its results are another
+// one's.
+var ErrStale = errors.New("stale read")
+
 // Launch runs one kernel over a grid of groups. All but Kernel, Grid, Block, Work
 // and the arguments' values are for reports.
 type Launch struct {
@@ -103,10 +146,13 @@ type Arg struct {
 
 // LaunchError is what went wrong in a launch of a sequence.
 type LaunchError struct {
-	Index           int // in the sequence
+	Index           int // in the sequence; Around for the kernels around a step
 	Symbol, Op, Loc string
 	Err             error
 }
+
+// Around is the index of a kernel around the launches of a step.
+const Around = -1
 
 // Failed is the error of a launch with its place in the sequence.
 func (l *Launch) Failed(index int, err error) *LaunchError {
@@ -117,6 +163,9 @@ func (e *LaunchError) Error() string {
 	at := ""
 	if e.Loc != "" {
 		at = " at " + e.Loc
+	}
+	if e.Index == Around {
+		return fmt.Sprintf("kernel %s (%s): %v", e.Symbol, e.Op, e.Err)
 	}
 	return fmt.Sprintf("launch %d, kernel %s (%s%s): %v", e.Index, e.Symbol, e.Op, at, e.Err)
 }

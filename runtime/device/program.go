@@ -25,7 +25,15 @@ type Program struct {
 type bound struct {
 	state *State
 	arena Memory
-	seq   Sequence
+	seq   Sequence // nil with a step
+	step  Step     // nil where inputs are written to the device's memory
+}
+
+func (b *bound) close() error {
+	if b.step != nil {
+		return b.step.Close()
+	}
+	return b.seq.Close()
 }
 
 // Load prepares a plan: its memory in the arena, its types, what reports name.
@@ -102,7 +110,7 @@ func (g *Program) release(st *State) error {
 	}
 	b := g.bound[at]
 	g.bound = slices.Delete(g.bound, at, at+1)
-	return b.seq.Close()
+	return b.close()
 }
 
 // bind returns the sequence for a state, which is made when the state is new to
@@ -119,11 +127,15 @@ func (g *Program) bind(st *State) (*bound, error) {
 	if err != nil {
 		return nil, err
 	}
-	seq, err := g.m.lib.Prepare(launches)
+	b := &bound{state: st, arena: g.m.arena}
+	if lib, ok := g.m.lib.(StepLibrary); ok && g.m.mod.Step != nil {
+		b.step, err = g.prepareStep(lib, launches, st)
+	} else {
+		b.seq, err = g.m.lib.Prepare(launches)
+	}
 	if err != nil {
 		return nil, err
 	}
-	b := &bound{state: st, arena: g.m.arena, seq: seq}
 	g.bound = append(g.bound, b)
 	if st != nil {
 		st.users = append(st.users, g)
@@ -211,7 +223,13 @@ func (g *Program) run(inputs map[string]*eval.Tensor, st *State) (map[string]*ev
 		if !t.Type().Equal(g.types[in.Name]) {
 			return nil, fmt.Errorf("input %s is %s, want %s", in.Name, t.Type(), in.Type)
 		}
-		if err := g.put(in, t, st); err != nil {
+	}
+	if b.step != nil {
+		return g.runStep(b.step, inputs, st)
+	}
+	for i := range g.p.Inputs {
+		in := &g.p.Inputs[i]
+		if err := g.put(in, inputs[in.Name], st); err != nil {
 			return nil, fmt.Errorf("input %s: %w", in.Name, err)
 		}
 	}

@@ -89,7 +89,7 @@ func (a Assessment) Has(e Effect) bool {
 func (a Assessment) Lines() []string {
 	var list []string
 	for _, f := range a.Faults {
-		list = append(list, fmt.Sprintf("%s: ROCm %s on %s: %s; %s; %s sets this aside", f.Effect, a.Release, a.Chip, f.What, f.Source, f.Override))
+		list = append(list, fmt.Sprintf("%s: %s", f.Effect, a.line(f)))
 	}
 	for _, f := range a.Overridden {
 		list = append(list, fmt.Sprintf("not %s, because of %s: ROCm %s on %s: %s; %s", f.Effect, f.Override, a.Release, a.Chip, f.What, f.Source))
@@ -98,6 +98,21 @@ func (a Assessment) Lines() []string {
 		list = append(list, fmt.Sprintf("ROCm %s is newer than every release with a known fault (%s): faults of it are not known here", a.Release, newest(Faults)))
 	}
 	return list
+}
+
+// Reasons are the faults that hold and have this effect, in words.
+func (a Assessment) Reasons(e Effect) []string {
+	var list []string
+	for _, f := range a.Faults {
+		if f.Effect == e {
+			list = append(list, a.line(f))
+		}
+	}
+	return list
+}
+
+func (a Assessment) line(f Fault) string {
+	return fmt.Sprintf("ROCm %s on %s: %s; %s; %s sets this aside", a.Release, a.Chip, f.What, f.Source, f.Override)
 }
 
 func newest(table []Fault) string {

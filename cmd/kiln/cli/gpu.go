@@ -30,6 +30,7 @@ type gpuDevice struct {
 	index  int
 	info   cuda.Info // hip.Info is the same
 	graphs string    // how launches reach it, for people
+	eager  string    // why it replays no graphs, if it does not
 	notes  []string  // what is to be known of it, one line each
 
 	reopen func() (*cuda.PlanDevice, error) // hip.PlanDevice is the same
@@ -104,6 +105,7 @@ func openGPU(e *env, f *flags, kind string, index int) (g *gpuDevice, absent boo
 	}
 	g.info = g.opened.Info()
 	g.notes = append(g.notes, g.info.Problems...)
+	g.eager = cmp.Or(g.eager, "--graph off")
 	g.graphs = "no graphs"
 	if o := g.opened.Options(); g.opened.Graphs() {
 		g.graphs = "graphs"
@@ -178,6 +180,9 @@ func (g *gpuDevice) openHIP(e *env, f *flags, from hip.Options, o hip.PlanOption
 	a, err := hip.Assess(release, chip, overrides...)
 	if err != nil {
 		return errors.Join(err, d.Close())
+	}
+	if o.Graph != "off" {
+		g.eager = strings.Join(a.Reasons(hip.GraphsOff), "; ")
 	}
 	g.notes = append(g.notes, a.Lines()...)
 	g.reopen = func() (*cuda.PlanDevice, error) {

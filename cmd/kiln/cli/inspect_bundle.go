@@ -36,6 +36,7 @@ type targetTotal struct {
 	Kernels     int     `json:"kernels"`
 	Plans       int     `json:"plans"`
 	Launches    int     `json:"launches"` // of all plans
+	Around      int     `json:"around"`   // kernels around the launches of each run
 	CodeBytes   int     `json:"code_bytes"`
 	VGPRSpills  int     `json:"vgpr_spills"`
 	SGPRSpills  int     `json:"sgpr_spills"`
@@ -173,7 +174,7 @@ func (in *bundleInspection) add(e *env, f *flags, b *bundle.Bundle, path, name s
 	}
 	chip, _, _ := strings.Cut(name, ":")
 	card := target.ChipOf(chip)
-	total := targetTotal{Target: name, Kernels: len(code.Module.Kernels), Plans: len(code.Module.Plans), CodeBytes: len(code.Object)}
+	total := targetTotal{Target: name, Kernels: len(code.Module.Kernels), Plans: len(code.Module.Plans), Around: code.Module.Around(), CodeBytes: len(code.Object)}
 	if card != nil {
 		total.Card = &card.Card
 	}
@@ -238,6 +239,9 @@ func (in *bundleInspection) use(m *plan.Module, rows []bundleKernel, card *targe
 		total.Launches += entry.Launches
 		total.ArenaBytes = max(total.ArenaBytes, entry.ArenaBytes)
 		in.Entries = append(in.Entries, entry)
+	}
+	if s := m.Step; s != nil { // no plan launches them
+		ops[s.Prologue]["before each step"], ops[s.Epilogue]["after each step"] = true, true
 	}
 	for i := range rows {
 		rows[i].Ops, rows[i].Layers = slices.Sorted(maps.Keys(ops[i])), len(layers[i])

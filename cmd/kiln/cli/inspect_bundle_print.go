@@ -41,8 +41,8 @@ func (in *bundleInspection) print(e *env, detail bool) error {
 }
 
 func (in *bundleInspection) printTarget(w io.Writer, t targetTotal, detail bool) error {
-	fmt.Fprintf(w, "\n%s: %d plans, %d launches, %d kernels in %d bytes of code, %d+%d spills; weights %s, pools %s, arena %s; %s\n\n",
-		t.Target, t.Plans, t.Launches, t.Kernels, t.CodeBytes, t.VGPRSpills, t.SGPRSpills, size(t.WeightBytes), size(t.PoolBytes), size(t.ArenaBytes), floorTimes(t.Target, t.Card))
+	fmt.Fprintf(w, "\n%s: %d plans, %d launches%s, %d kernels in %d bytes of code, %d+%d spills; weights %s, pools %s, arena %s; %s\n\n",
+		t.Target, t.Plans, t.Launches, t.around(), t.Kernels, t.CodeBytes, t.VGPRSpills, t.SGPRSpills, size(t.WeightBytes), size(t.PoolBytes), size(t.ArenaBytes), floorTimes(t.Target, t.Card))
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	if !detail {
 		fmt.Fprintln(tw, "entry\ttokens\tbatch\torder class\tlaunches\tarena\tGFLOP\tread+written\tfloor us")
@@ -65,12 +65,24 @@ func (in *bundleInspection) printTarget(w io.Writer, t targetTotal, detail bool)
 		for _, v := range []*int{k.VGPR, k.AGPR, k.SGPR, k.VGPRSpills, k.LDSBytes, k.ScratchBytes, k.Occupancy, k.CodeBytes, k.MFMA} {
 			fmt.Fprint(tw, "\t", cell(v))
 		}
+		if k.Largest == "" { // no plan launches it
+			fmt.Fprintln(tw, "\t-\t-\t-\t-\t-")
+			continue
+		}
 		fmt.Fprintf(tw, "\t%s\t%d\t%.3g\t%s\t%s\n", k.Largest, k.Grid, float64(k.Flops)/1e6, size(k.Bytes), microseconds(k.FloorUS))
 	}
 	if err := tw.Flush(); err != nil {
 		return err
 	}
 	return in.printProfile(w, t)
+}
+
+// around says what runs beside the launches.
+func (t targetTotal) around() string {
+	if t.Around == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" (and %d more kernels around each run)", t.Around)
 }
 
 // printDetail writes what the table has no room for.

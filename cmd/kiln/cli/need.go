@@ -7,7 +7,6 @@ import (
 	"sort"
 
 	"github.com/kiln-project/kiln/codegen/bundle"
-	"github.com/kiln-project/kiln/codegen/plan"
 	"github.com/kiln-project/kiln/ir"
 	"github.com/kiln-project/kiln/models/dsv4"
 	rt "github.com/kiln-project/kiln/runtime/device"
@@ -26,7 +25,8 @@ type memoryNeed struct {
 	// ArenaEstimated: no plan was compiled for these sizes, so the arena is scaled
 	// from those that were.
 	ArenaEstimated bool `json:"arena_estimated"`
-	Launches       int  `json:"launches"` // of all plans: the nodes of their graphs
+	Launches       int  `json:"launches"` // of all plans
+	Nodes          int  `json:"nodes"`    // of their graphs: the launches, and what is around each step
 	// Host is what loading the weights takes of the host's memory at most.
 	Host int64 `json:"loading_host_bytes"`
 }
@@ -115,11 +115,11 @@ func (s *sizer) pools(batch, maxSeq int) (int64, error) {
 	return total, nil
 }
 
-// graphNode is an estimate of the device memory of a launch in a graph: a packet of
-// 64 bytes and an argument block with 256 bytes of hidden arguments, rounded up to
-// 64 bytes (AMDGPU code object version 5).
-func graphNode(l *plan.Launch) int64 {
-	return 64 + (256+8*int64(len(l.Args))+63)/64*64
+// graphNode is an estimate of the device memory of a launch with so many arguments in a
+// graph: a packet of 64 bytes and an argument block with 256 bytes of hidden arguments,
+// rounded up to 64 bytes (AMDGPU code object version 5).
+func graphNode(args int) int64 {
+	return 64 + (256+8*int64(args)+63)/64*64
 }
 
 // need is what the code takes for some requests of some positions each. An arena
@@ -141,11 +141,14 @@ func (s *sizer) need(batch, maxSeq int) (memoryNeed, error) {
 		}
 		n.Arena = max(n.Arena, p.Arena)
 		n.Launches += len(p.Launches)
-		for i := range p.Launches {
-			if !s.eager {
-				n.Graphs += graphNode(&p.Launches[i])
-			}
+		n.Nodes += len(p.Launches) + s.code.Module.Around()
+		if s.eager {
+			continue
 		}
+		for i := range p.Launches {
+			n.Graphs += graphNode(len(p.Launches[i].Args))
+		}
+		n.Graphs += int64(s.code.Module.Around()) * graphNode(len(s.code.Module.StepParams()))
 	}
 	pages, compiled := int64(s.layout.Pages(maxSeq)), int64(s.layout.Pages(s.set.MaxSeq))
 	n.ArenaEstimated = batch != limit || pages != compiled

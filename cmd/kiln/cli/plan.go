@@ -38,6 +38,8 @@ type targetNeeds struct {
 	Device *int64 `json:"device_bytes"` // that may be used; null if it is not known
 	Free   *int64 `json:"free_bytes"`   // after all; negative if it does not fit
 	Fits   []fit  `json:"fits"`         // for each compiled batch
+	// Plans say how the chosen device runs each plan; without one nobody knows.
+	Plans []graphedRow `json:"plans,omitempty"`
 }
 
 func runPlan(e *env, f *flags, args []string) error {
@@ -110,8 +112,9 @@ func (s *sizer) needs(batch, maxSeq int, memory *int64) (targetNeeds, error) {
 	return t, err
 }
 
-// runDry is run --dry-run: what the bundle takes of the device that was chosen. Of
-// devices whose memory is this process's nothing is known.
+// runDry is run --dry-run: what the bundle takes of the device that was chosen, and
+// which of its plans that replays as graphs. Of devices whose memory is this process's
+// nothing is known.
 func runDry(e *env, f *flags, want dsv4.Head, positions int) error {
 	path := f.text("bundle")
 	if path == "" {
@@ -154,6 +157,7 @@ func dryOn(e *env, f *flags, dev device, path string, want dsv4.Head, positions 
 	if err != nil {
 		return err
 	}
+	needs.Plans = dev.graphed(m.code.Module)
 	r.Targets = []targetNeeds{needs}
 	if err := r.show(e, f); err != nil {
 		return err
@@ -189,11 +193,11 @@ func (t targetNeeds) print(w io.Writer) error {
 	line("pools", t.Pools, "")
 	line("arena", t.Arena, arena)
 	line("code", t.Code, "")
-	line("graphs", t.Graphs, fmt.Sprintf("an estimate, of %d launches; 0 with --graph off", t.Launches))
+	line("graphs", t.Graphs, fmt.Sprintf("an estimate, of %d nodes: %d launches and the kernels around each step; 0 with --graph off", t.Nodes, t.Launches))
 	line("total", t.Total, "")
 	line("host", t.Host, "of this machine, at most, while weights are loaded")
 	if t.Device == nil {
-		return nil
+		return t.printPlans(w)
 	}
 	line("device", *t.Device, "")
 	line("free", *t.Free, "")
@@ -207,7 +211,17 @@ func (t targetNeeds) print(w io.Writer) error {
 		}
 		fmt.Fprintf(tw, "  %d\t%s\n", x.Batch, fits)
 	}
-	return tw.Flush()
+	if err := tw.Flush(); err != nil {
+		return err
+	}
+	return t.printPlans(w)
+}
+
+func (t targetNeeds) printPlans(w io.Writer) error {
+	if t.Plans == nil {
+		return nil
+	}
+	return printGraphed(w, t.Plans)
 }
 
 // memoryUnits are the suffixes of a number of bytes.

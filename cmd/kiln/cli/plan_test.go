@@ -123,6 +123,15 @@ func TestRunFitsMemory(t *testing.T) {
 	if !strings.Contains(dry.stdout, "\n  free              0 B\n") || !strings.HasPrefix(dry.stderr, "device: cuda:0 (NVIDIA, sm_90, graphs)") {
 		t.Errorf("standard output\n%sstandard error %q", dry.stdout, dry.stderr)
 	}
+	graphed := func(want string, more ...string) {
+		t.Helper()
+		if r := run(weightless, total, append(more, "--dry-run")...).ok(t); !regexp.MustCompile(want).MatchString(r.stdout) {
+			t.Errorf("%v: standard output\n%swant %s", more, r.stdout, want)
+		}
+	}
+	graphed(`(?m)^  entry +bucket +nodes +graphed +why\n(  .* yes +built node by node\n)+$`)
+	graphed(`(?m)^  decode +B=1 .* [0-9]+ +yes +recorded from a stream$`, "--graph-build", "capture")
+	graphed(`(?m)^  decode +B=1 .* [0-9]+ +no +--graph off$`, "--graph", "off")
 	if less := run(weightless, total-1, "--dry-run"); less.code != exitRefused || !negativeFree.MatchString(less.stdout) {
 		t.Errorf("exit code %d, standard output\n%s", less.code, less.stdout)
 	}

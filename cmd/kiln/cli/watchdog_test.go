@@ -16,7 +16,7 @@ func TestWatchdog(t *testing.T) {
 		args := []string{"run", "--model", tinyModel, "--bundle", b, "--prompt-ids", "5", "--max-new-tokens", "1", "--hip-lib", hip, "--cuda-lib", cuda, "--watchdog", "1s"}
 		return kilnWith(t, chosen, "", append(args, more...)...)
 	}
-	run().failed(t, exitFailed, "plan prefill B=1 N=", " T=16: ", "CUDA device 0: not done after 1s: the device does not answer",
+	run().failed(t, exitFailed, "plan prefill B=1 N=", " T=16: ", "CUDA device 0: not done after 1s: the device does not answer; this is step 1 of the plan, none is finished",
 		"\n  try: kiln run --model="+tinyModel+" --prompt-ids=5 --max-new-tokens=1 --device= --graph=off --watchdog=1s --hip-lib="+hip+" --cuda-lib="+cuda+" --bundle="+b+"\n")
 }
 

@@ -169,25 +169,28 @@ func (r *Runner) Close(t testing.TB) {
 
 // Again runs the last plan n times more with the same inputs, which lie in memory that
 // a run uses for other values too, and waits for the device; how many launches one run
-// has is the result.
+// has is the result, without those around a step.
 func (r *Runner) Again(t testing.TB, n int) int {
 	t.Helper()
-	inputs := r.tap.last.inputs
+	last := r.tap.last
 	for range n {
-		for _, in := range inputs {
+		for _, in := range last.inputs {
 			if err := in.to.Memory.Write(in.offset, in.bytes); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if err := r.tap.last.Sequence.Run(); err != nil {
+		if err := last.run(); err != nil {
 			t.Fatal(err)
 		}
 	}
 	if err := r.tap.Sync(); err != nil {
 		t.Fatal(err)
 	}
-	return r.tap.last.launches
+	return last.launches
 }
+
+// LastStep is the step that ran last; nil on a device without steps.
+func (r *Runner) LastStep() device.Step { return r.tap.last.step }
 
 // kept keeps the states.
 type kept struct {
@@ -209,7 +212,7 @@ func (k *kept) NewState(entry string, bind map[string]int) (engine.State, error)
 // tap is a device that remembers what ran last, and what was written for it.
 type tap struct {
 	device.Device
-	last    *tapped
+	last    *ran
 	keeps   bool // writes are remembered: the weights have been written
 	written []written
 }
@@ -231,11 +234,24 @@ type tapLibrary struct {
 	tap *tap
 }
 
+// ran is a sequence, or a step, that ran.
+type ran struct {
+	run      func() error
+	step     device.Step // or nil
+	launches int
+	inputs   []written // of the last run, of a sequence
+}
+
 type tapped struct {
 	device.Sequence
-	tap      *tap
-	launches int
-	inputs   []written // of the last run
+	tap *tap
+	ran ran
+}
+
+type tappedStep struct {
+	device.Step
+	tap *tap
+	ran ran
 }
 
 func (d *tap) Alloc(bytes int64) (device.Memory, error) {
@@ -275,6 +291,9 @@ func (d *tap) Load(code []byte, kernels []string) (device.Library, error) {
 	if err != nil {
 		return nil, err
 	}
+	if steps, ok := l.(device.StepLibrary); ok {
+		return &tapSteps{tapLibrary{l, d}, steps}, nil
+	}
 	return &tapLibrary{l, d}, nil
 }
 
@@ -283,12 +302,31 @@ func (l *tapLibrary) Prepare(launches []device.Launch) (device.Sequence, error) 
 	if err != nil {
 		return nil, err
 	}
-	return &tapped{Sequence: s, tap: l.tap, launches: len(launches)}, nil
+	return &tapped{Sequence: s, tap: l.tap, ran: ran{run: s.Run, launches: len(launches)}}, nil
 }
 
 func (s *tapped) Run() error {
-	s.tap.last, s.inputs, s.tap.written = s, s.tap.written, nil
+	s.tap.last, s.ran.inputs, s.tap.written = &s.ran, s.tap.written, nil
 	return s.Sequence.Run()
+}
+
+// tapSteps is a library of a device with steps.
+type tapSteps struct {
+	tapLibrary
+	steps device.StepLibrary
+}
+
+func (l *tapSteps) PrepareStep(x device.StepLaunches) (device.Step, error) {
+	s, err := l.steps.PrepareStep(x)
+	if err != nil {
+		return nil, err
+	}
+	return &tappedStep{s, l.tap, ran{run: s.Run, step: s, launches: len(x.Launches)}}, nil
+}
+
+func (s *tappedStep) Run() error {
+	s.tap.last, s.tap.written = &s.ran, nil
+	return s.Step.Run()
 }
 
 // pools are the names of a module's states.

@@ -13,8 +13,8 @@ type Fakes struct {
 	HIP, CUDA []string // architectures
 	Memory    int64    // bytes of each; 0 is 4 GiB
 	ROCm      string   // a release that drivertest has; "" is its default
-	// Hangs: kernels do not end before the test does, and what a device that does not
-	// answer has open stays open.
+	// Hangs: the kernels of plans do not end before the test does, and what a device
+	// that does not answer has open stays open.
 	Hangs bool
 }
 
@@ -32,7 +32,13 @@ func FakeDrivers(t testing.TB, f Fakes) (hip, cuda string) {
 		}
 		ended := make(chan struct{})
 		if f.Hangs {
-			o.Execute = func(*drivertest.Launch) error { <-ended; return nil }
+			o.Execute = func(l *drivertest.Launch) error {
+				if ran, err := l.Step(); ran {
+					return err
+				}
+				<-ended
+				return nil
+			}
 		}
 		fake, err := drivertest.New(t.TempDir(), o)
 		if err != nil {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"runtime"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"unsafe"
 )
@@ -17,23 +18,20 @@ type Device struct {
 	index int
 	info  Info
 
-	thread int // the operating system's number
-	jobs   chan job
-	done   chan struct{} // closed when the thread has ended
-	closed atomic.Bool   // the thread may serve others again
-	stuck  atomic.Bool   // DoWithin gave up
+	thread  int // the operating system's number
+	hop     *hop
+	running atomic.Bool   // the thread has a job
+	done    chan struct{} // closed when the thread has ended
+	closed  atomic.Bool   // the thread may serve others again
+	stuck   sync.Once     // DoWithin gave up
+	gaveUp  chan struct{} // closed then
 
 	// Of the thread only.
 	handle  int32 // CUdevice, hipDevice_t
 	context uintptr
 	live    []*resource // in the order of creation
 	lost    error       // the call that found out
-	launch  [11]uintptr // arguments of a kernel launch, reused
-}
-
-type job struct {
-	run    func() error
-	result chan error
+	args    [11]uintptr // of what is called often, a kernel launch has the most
 }
 
 // OpenDevice starts the thread of a device and makes the device current on it.
@@ -45,7 +43,7 @@ func (l *Library) OpenDevice(index int) (*Device, error) {
 	if index < 0 || index >= n {
 		return nil, fmt.Errorf("%s device %d does not exist: there are %d, numbered from 0", l.Kind, index, n)
 	}
-	d := &Device{lib: l, index: index, jobs: make(chan job), done: make(chan struct{})}
+	d := &Device{lib: l, index: index, hop: newHop(), done: make(chan struct{}), gaveUp: make(chan struct{})}
 	started := make(chan struct{})
 	go d.serve(started)
 	<-started
@@ -86,13 +84,18 @@ func (d *Device) serve(started chan<- struct{}) {
 	d.thread = ThreadID()
 	close(started)
 	for !d.closed.Load() {
-		j := <-d.jobs
-		j.result <- j.run()
+		f := d.hop.next()
+		d.running.Store(true)
+		err := f()
+		d.running.Store(false)
+		d.hop.done(err)
 	}
 }
 
 // current tells whether the caller is on the device's thread.
-func (d *Device) current() bool { return ThreadID() == d.thread && !d.closed.Load() }
+func (d *Device) current() bool {
+	return d.running.Load() && ThreadID() == d.thread && !d.closed.Load()
+}
 
 // Do runs f on the device's thread: several calls in a row, without a change of
 // threads between them. Methods of the device and its objects may be called in f;
@@ -104,29 +107,7 @@ func (d *Device) Do(f func() error) error {
 	if err := d.Answers(); err != nil {
 		return err
 	}
-	return d.send(f)
-}
-
-// send gives f to the device's thread and waits for it.
-func (d *Device) send(f func() error) error {
-	j := job{f, make(chan error, 1)}
-	select {
-	case d.jobs <- j:
-	case <-d.done:
-		return fmt.Errorf("%s device %d: %w", d.lib.Kind, d.index, ErrClosed)
-	}
-	select {
-	case err := <-j.result:
-		return err
-	case <-d.done:
-		// f ended the goroutine, as a failing test does, or was Close's.
-		select {
-		case err := <-j.result:
-			return err
-		default:
-			return fmt.Errorf("%s device %d: its thread ended: %w", d.lib.Kind, d.index, ErrClosed)
-		}
-	}
+	return d.send(0, f)
 }
 
 // Close closes the device. What it made and is still open is closed too, latest
@@ -135,7 +116,7 @@ func (d *Device) Close() error {
 	if d.current() {
 		return fmt.Errorf("%s device %d: Close called on its own thread, in Do", d.lib.Kind, d.index)
 	}
-	return d.Do(func() error {
+	err := d.Do(func() error {
 		defer d.closed.Store(true)
 		var errs []error
 		leak := &LeakError{Device: d.index}
@@ -153,6 +134,10 @@ func (d *Device) Close() error {
 		}
 		return errors.Join(errs...)
 	})
+	if d.closed.Load() { // else it could not be closed
+		<-d.done
+	}
+	return err
 }
 
 // Open lists what the device made and is not closed, in the order of creation.

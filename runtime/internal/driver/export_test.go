@@ -1,6 +1,10 @@
 package driver
 
-import "unsafe"
+import (
+	"unsafe"
+
+	"github.com/ebitengine/purego"
+)
 
 // What the layout tests compare: the structs of this package by the names of C.
 func StructLayout() map[string]int {
@@ -65,4 +69,16 @@ func Means(code int) error { return meanings[code].is }
 // FindArchName reads properties of the newer layout.
 func FindArchName(properties []byte) (target, problem string) {
 	return findArchName(properties, propertiesR0600)
+}
+
+// NoOpCalls lets replays and waits end in memcmp of the C library, with a length of 0:
+// what is left is the binding's own time.
+func NoOpCalls(d *Device) error {
+	libc, err := purego.Dlopen("libc.so.6", purego.RTLD_NOW)
+	if err != nil {
+		return err
+	}
+	f, err := purego.Dlsym(libc, "memcmp")
+	d.lib.fn.GraphLaunch.address, d.lib.fn.StreamSync.address = f, f
+	return err
 }

@@ -17,7 +17,7 @@ var mi300 = drivertest.Device{Name: "AMD Instinct MI300X", Arch: "gfx942:sramecc
 
 // newFake makes a fake that must be left as it was found: nothing open, nothing
 // done that a real driver punishes.
-func newFake(t *testing.T, o drivertest.Options) *drivertest.Fake {
+func newFake(t testing.TB, o drivertest.Options) *drivertest.Fake {
 	t.Helper()
 	if err := drivertest.Supported(); err != nil {
 		t.Skip(err)
@@ -40,7 +40,7 @@ func newFake(t *testing.T, o drivertest.Options) *drivertest.Fake {
 	return f
 }
 
-func openLibrary(t *testing.T, f *drivertest.Fake) *driver.Library {
+func openLibrary(t testing.TB, f *drivertest.Fake) *driver.Library {
 	t.Helper()
 	l, err := driver.Open(driver.HIP, driver.Options{Library: f.Path})
 	if err != nil {
@@ -51,7 +51,7 @@ func openLibrary(t *testing.T, f *drivertest.Fake) *driver.Library {
 
 // openDevice opens device 0, which the test closes at its end if it has not
 // done so itself.
-func openDevice(t *testing.T, f *drivertest.Fake) *driver.Device {
+func openDevice(t testing.TB, f *drivertest.Fake) *driver.Device {
 	t.Helper()
 	d, err := openLibrary(t, f).OpenDevice(0)
 	if err != nil {
@@ -62,7 +62,7 @@ func openDevice(t *testing.T, f *drivertest.Fake) *driver.Device {
 }
 
 // must gives the value of a call that may not fail.
-func must[T any](t *testing.T) func(v T, err error) T {
+func must[T any](t testing.TB) func(v T, err error) T {
 	return func(v T, err error) T {
 		t.Helper()
 		if err != nil {
@@ -72,7 +72,7 @@ func must[T any](t *testing.T) func(v T, err error) T {
 	}
 }
 
-func check(t *testing.T, err error) {
+func check(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
@@ -81,7 +81,7 @@ func check(t *testing.T, err error) {
 
 // addImage is a code object of another compiler: kernel k_add of x, y, out, n and
 // two pointers that it does not use.
-func addImage(t *testing.T) []byte {
+func addImage(t testing.TB) []byte {
 	t.Helper()
 	return must[[]byte](t)(os.ReadFile("../../../testdata/golden/triton/add.gfx942.hsaco"))
 }
@@ -142,7 +142,7 @@ type chain struct {
 
 const chainLength, chainFloats = 5, 300
 
-func newChain(t *testing.T, d *driver.Device) *chain {
+func newChain(t testing.TB, d *driver.Device) *chain {
 	t.Helper()
 	c := &chain{module: must[*driver.Module](t)(d.LoadModule("add", addImage(t)))}
 	f := must[*driver.Function](t)(c.module.Function("k_add"))
@@ -190,7 +190,7 @@ func (c *chain) verify(t *testing.T, how string) {
 	}
 }
 
-func (c *chain) close(t *testing.T) {
+func (c *chain) close(t testing.TB) {
 	t.Helper()
 	check(t, c.sequence.Close())
 	for _, b := range c.buffers {

@@ -159,11 +159,11 @@ func (d *Device) prepare(l Launch, memory *block) prepared {
 
 // enqueue launches one kernel, on the device's thread.
 func (d *Device) enqueue(i int, p *prepared, stream uintptr) error {
-	d.launch = [...]uintptr{p.Function.handle,
+	d.args = [...]uintptr{p.Function.handle,
 		uintptr(p.Grid[0]), uintptr(p.Grid[1]), uintptr(p.Grid[2]),
 		uintptr(p.Block[0]), uintptr(p.Block[1]), uintptr(p.Block[2]),
 		uintptr(p.Shared), stream, p.parameters, 0}
-	if err := d.try(&d.lib.fn.LaunchKernel, d.launch[:]...); err != nil {
+	if err := d.try(&d.lib.fn.LaunchKernel, d.args[:]...); err != nil {
 		return &LaunchError{i, p.Function.name, err}
 	}
 	return nil

@@ -64,6 +64,41 @@ func (s *Stream) Replay(e *Exec) error {
 	return s.with(func(d *Device) error { return d.try(&d.lib.fn.GraphLaunch, e.handle, s.handle) }, &e.resource)
 }
 
+// ReplayInDo and SyncInDo are Replay and Sync for what is done at every step. They
+// are to be called in Do, do not look which thread they are on, and allocate nothing.
+func (s *Stream) ReplayInDo(e *Exec) error {
+	d := s.device
+	if err := d.inDo(); err != nil {
+		return err
+	}
+	if err := d.usable(&s.resource, &e.resource); err != nil {
+		return err
+	}
+	d.args[0], d.args[1] = e.handle, s.handle
+	return d.try(&d.lib.fn.GraphLaunch, d.args[:2]...)
+}
+
+// SyncInDo is Sync: see ReplayInDo.
+func (s *Stream) SyncInDo() error {
+	d := s.device
+	if err := d.inDo(); err != nil {
+		return err
+	}
+	if err := d.usable(&s.resource); err != nil {
+		return err
+	}
+	d.args[0] = s.handle
+	return d.try(&d.lib.fn.StreamSync, d.args[:1]...)
+}
+
+// inDo is an error if the device's thread has no job, so that the caller is not on it.
+func (d *Device) inDo() error {
+	if !d.running.Load() {
+		return fmt.Errorf("%s device %d: called outside of Do", d.lib.Kind, d.index)
+	}
+	return nil
+}
+
 // Sync waits until the queue is empty.
 func (s *Stream) Sync() error {
 	return s.with(func(d *Device) error { return d.try(&d.lib.fn.StreamSync, s.handle) })

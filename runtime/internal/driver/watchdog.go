@@ -15,23 +15,21 @@ func (d *Device) DoWithin(limit time.Duration, f func() error) error {
 	if err := d.Answers(); err != nil {
 		return err
 	}
-	result := make(chan error, 1)
-	go func() { result <- d.send(f) }()
-	timer := time.NewTimer(limit)
-	defer timer.Stop()
-	select {
-	case err := <-result:
-		return err
-	case <-timer.C:
-		d.stuck.Store(true)
-		return fmt.Errorf("%s device %d: not done after %s: %w", d.lib.Kind, d.index, limit, ErrStuck)
-	}
+	return d.send(limit, f)
+}
+
+// giveUp ends the use of the device.
+func (d *Device) giveUp(limit time.Duration) error {
+	d.stuck.Do(func() { close(d.gaveUp) })
+	return fmt.Errorf("%s device %d: not done after %s: %w", d.lib.Kind, d.index, limit, ErrStuck)
 }
 
 // Answers is an error if the device's thread is not to be waited for.
 func (d *Device) Answers() error {
-	if d.stuck.Load() {
+	select {
+	case <-d.gaveUp:
 		return fmt.Errorf("%s device %d: %w", d.lib.Kind, d.index, ErrStuck)
+	default:
+		return nil
 	}
-	return nil
 }

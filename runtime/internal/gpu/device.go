@@ -107,21 +107,23 @@ func (d *Device) wait() error {
 	if err := d.flush(); err != nil {
 		return err
 	}
-	if err := d.stream.Sync(); err != nil {
+	if err := d.stream.SyncInDo(); err != nil {
 		return fmt.Errorf("work on the device: %w", err)
 	}
 	d.used = 0
 	return nil
 }
 
-// flush enqueues what is pending, on the device's thread.
+// flush enqueues what is pending, on the device's thread. What cannot be enqueued is
+// dropped with its error: it would fail again at what has nothing to do with it.
 func (d *Device) flush() error {
-	for _, w := range d.pending {
+	all := d.pending
+	d.pending = d.pending[:0]
+	for _, w := range all {
 		if err := d.stream.Upload(w.to, w.offset, d.staging, w.from, w.bytes); err != nil {
 			return err
 		}
 	}
-	d.pending = d.pending[:0]
 	return nil
 }
 

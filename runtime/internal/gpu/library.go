@@ -28,6 +28,7 @@ func (l *library) Close() error {
 type sequence struct {
 	d        *Device
 	launches []device.Launch
+	around   bool             // the first and the last are a step's prologue and epilogue
 	list     *driver.Sequence // nil if there are no launches
 	exec     *driver.Exec     // nil: one by one
 }
@@ -38,20 +39,33 @@ const argBytes = 8
 // Prepare implements device.Library.
 func (l *library) Prepare(launches []device.Launch) (device.Sequence, error) {
 	s := &sequence{d: l.d, launches: launches}
-	if len(launches) == 0 {
-		return s, nil
-	}
-	list := make([]driver.Launch, len(launches))
-	for i := range launches {
-		var err error
-		if list[i], err = l.launch(&launches[i]); err != nil {
-			return nil, launches[i].Failed(i, err)
+	err := l.d.DoWithin(l.d.opts.Watchdog, func() error {
+		err := s.build(l)
+		if err != nil {
+			err = errors.Join(err, s.Close())
 		}
-	}
-	if err := s.prepare(list); err != nil {
-		return nil, errors.Join(s.named(err), s.Close())
+		return err
+	})
+	if err != nil {
+		return nil, err
 	}
 	return s, nil
+}
+
+// build gives the launches to the driver, on the device's thread. What it has made
+// when it fails is the sequence's, to be closed.
+func (s *sequence) build(l *library) error {
+	if len(s.launches) == 0 {
+		return nil
+	}
+	list := make([]driver.Launch, len(s.launches))
+	for i := range s.launches {
+		var err error
+		if list[i], err = l.launch(&s.launches[i]); err != nil {
+			return s.failed(i, err)
+		}
+	}
+	return s.named(s.prepare(list))
 }
 
 // launch is a plan's launch as the driver takes it.
@@ -99,43 +113,62 @@ func (s *sequence) prepare(list []driver.Launch) error {
 	}
 	g, err := build(s.list)
 	if err != nil {
-		return fmt.Errorf("%w; --graph off runs without graphs", err)
+		return fmt.Errorf("%w; --graph off runs without graphs", s.named(err))
 	}
 	s.exec, err = g.Instantiate()
 	return errors.Join(err, g.Close())
+}
+
+// failed is the error of a launch, by its number in the plan.
+func (s *sequence) failed(i int, err error) error {
+	at := i
+	if s.around {
+		if at--; i == 0 || i == len(s.launches)-1 {
+			at = device.Around
+		}
+	}
+	return s.launches[i].Failed(at, err)
 }
 
 // named gives an error of the driver's list the names of the plan's launch.
 func (s *sequence) named(err error) error {
 	var l *driver.LaunchError
 	if errors.As(err, &l) && l.Index < len(s.launches) {
-		return s.launches[l.Index].Failed(l.Index, l.Err)
+		return s.failed(l.Index, l.Err)
 	}
 	return err
 }
 
 // Run implements device.Sequence.
 func (s *sequence) Run() error {
-	if s.d.opts.Watchdog != 0 && s.exec == nil && s.list != nil {
-		return s.step()
+	if s.slow() {
+		return s.runSlow()
 	}
-	return s.d.DoWithin(s.d.opts.Watchdog, func() error {
-		if err := s.d.flush(); err != nil {
-			return err
-		}
-		switch {
-		case s.exec != nil:
-			return s.d.stream.Replay(s.exec)
-		case s.list != nil:
-			return s.named(s.d.stream.Run(s.list))
-		}
-		return nil
-	})
+	return s.d.DoWithin(s.d.opts.Watchdog, s.start)
 }
 
-// step launches the kernels one by one and waits for each, so that one that does not
-// end is known.
-func (s *sequence) step() error {
+// start enqueues what is pending and the launches, on the device's thread.
+func (s *sequence) start() error {
+	if err := s.d.flush(); err != nil {
+		return err
+	}
+	switch {
+	case s.exec != nil:
+		return s.d.stream.ReplayInDo(s.exec)
+	case s.list != nil:
+		return s.named(s.d.stream.Run(s.list))
+	}
+	return nil
+}
+
+// slow tells whether each launch is waited for.
+func (s *sequence) slow() bool {
+	return s.d.opts.Watchdog != 0 && s.exec == nil && s.list != nil
+}
+
+// runSlow launches the kernels one by one and waits for each, so that one that does
+// not end is known.
+func (s *sequence) runSlow() error {
 	for i := range s.launches {
 		err := s.d.DoWithin(s.d.opts.Watchdog, func() error {
 			if err := s.d.flush(); err != nil {
@@ -148,7 +181,7 @@ func (s *sequence) step() error {
 		})
 		var of *driver.LaunchError
 		if err != nil && !errors.As(err, &of) {
-			return s.launches[i].Failed(i, err)
+			return s.failed(i, err)
 		}
 		if err != nil {
 			return s.named(err)

@@ -97,7 +97,7 @@ func (m *memory) Read(offset int64, dst []byte) error {
 
 // Zero implements device.Memory.
 func (m *memory) Zero() error {
-	return m.d.Do(func() error {
+	return m.d.DoWithin(m.d.opts.Watchdog, func() error {
 		if err := m.d.flush(); err != nil {
 			return err
 		}

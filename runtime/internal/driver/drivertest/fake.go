@@ -33,7 +33,7 @@ type Options struct {
 	Version string   // of Versions, which are HIP's; "" is 6.2. There is one of CUDA
 	Devices []Device // may be none
 	// Execute runs a kernel. Its error is a fault of the device, which is lost;
-	// nil runs nothing. It must not call the driver.
+	// nil runs nothing but Launch.Step. It must not call the driver.
 	Execute func(*Launch) error
 	// Forgets: copies in a stream are checked and not done, so that a device has room
 	// for more than this machine.
@@ -256,11 +256,13 @@ func (f *Fake) Open() []string {
 	return list
 }
 
-// Forget drops what is open, as the end of a process does after a device was lost.
+// Forget drops what is open, as the end of a process does after a device was lost. The
+// next process has it again.
 func (f *Fake) Forget() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	clear(f.handles)
+	f.lost = 0
 	return f.unmap()
 }
 
@@ -391,6 +393,9 @@ func (c *callbacks) wrap(name string, method reflect.Value) any {
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		if f != c.of() { // it was closed while this call waited
+			if out := method.Type().Out(0); out.Kind() == reflect.Uintptr { // a text
+				return []reflect.Value{reflect.Zero(out)}
+			}
 			return []reflect.Value{reflect.ValueOf(int32(codeNotInitialized))}
 		}
 		if !strings.Contains(name, "GetError") {

@@ -44,11 +44,12 @@ func (f *Fake) run(n *node, inGraph bool) {
 	l := *n.launch
 	l.Graph, l.Kernarg, l.fake = inGraph, slices.Clone(n.launch.Kernarg), f
 	f.launches = append(f.launches, l)
-	if f.options.Execute == nil {
-		return
+	execute := f.options.Execute
+	if execute == nil {
+		execute = func(l *Launch) error { _, err := l.Step(); return err }
 	}
 	// The device's error shows at a later call, as that of a real device does.
-	if err := f.options.Execute(&l); err != nil && f.lost == 0 {
+	if err := execute(&l); err != nil && f.lost == 0 {
 		f.lost = codeKernelFault
 	}
 }
