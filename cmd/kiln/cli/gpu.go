@@ -268,7 +268,7 @@ func (g *gpuDevice) device(why string) device {
 // it does not take it says.
 func chooseAuto(e *env, f *flags) (device, error) {
 	var targets []string // of the bundle
-	if path := f.text("bundle"); path != "" {
+	if path := cmp.Or(f.bundle, f.text("bundle")); path != "" {
 		b, err := bundle.ReadManifest(path)
 		switch {
 		case err != nil: // who opens the bundle says so
@@ -277,7 +277,7 @@ func chooseAuto(e *env, f *flags) (device, error) {
 			targets = b.Manifest.Targets
 		}
 		if targets == nil { // no code for a GPU
-			return device{name: "host", why: "given by " + f.origins("bundle")}, nil
+			return device{name: "host", why: "given by " + cmp.Or(f.origins("bundle"), "the bundle")}, nil
 		}
 	}
 	var not []string
