@@ -64,12 +64,6 @@ func (m *Measurement) Close() error {
 // Launches are those of the step.
 func (m *Measurement) Launches() []Launch { return m.launches }
 
-// Graphs tells whether the device has another way to run launches than one by one.
-func (m *Measurement) Graphs() bool {
-	_, ok := m.g.m.lib.(EagerLibrary)
-	return ok
-}
-
 // Run runs the step as an engine does: inputs to the device, launches, results back.
 func (m *Measurement) Run() (map[string]*eval.Tensor, error) { return m.g.Run(m.inputs, m.st) }
 
@@ -148,6 +142,9 @@ func (m *Measurement) sample(lead, seq Sequence) (time.Duration, error) {
 	timer, own := dev.(Timer)
 	if own && lead == nil {
 		// Keeps the device busy until the host has enqueued what is timed.
+		if err := m.g.write(m.inputs, m.st); err != nil {
+			return 0, err
+		}
 		if err := m.whole.Run(); err != nil {
 			return 0, err
 		}
@@ -243,10 +240,10 @@ func (m *Measurement) window(n, start, from, to int, done func(int)) (out []Laun
 			return nil, err
 		}
 		out = append(out, t)
+		open = slices.Delete(open, leads, leads+1)
 		if err := shorter.Close(); err != nil {
 			return nil, err
 		}
-		open = slices.Delete(open, leads, leads+1)
 		shorter = longer
 		done(i + 1)
 	}
