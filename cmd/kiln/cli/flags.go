@@ -159,9 +159,16 @@ var flagTable = []flagDef{
 	{name: "check", def: "", commands: []string{"bisect"}, required: true, arg: "CMD", doc: "shell command that works or fails"},
 	{name: "disable-kernel", def: []string{}, commands: kernelCommands, arg: "F,F2", doc: "kernel forms that must not be chosen, as kiln passes lists them"},
 
+	{name: "tp", def: 1, commands: []string{"run"}, arg: "N", doc: "devices that share the matrices of a model: 1, there is nothing for more"},
+	{name: "ep", def: 1, commands: []string{"run"}, arg: "N", doc: "devices that share the experts of a model: 1, there is nothing for more"},
+	{name: "stats", def: false, commands: []string{"run"}, doc: "say how many steps there were, what they took, and what memory is used"},
 	{name: "bundle", def: "", commands: []string{"run", "logits"}, arg: "F.kiln", doc: "run this bundle; if empty, what is needed is compiled for the device"},
 	{name: "cache-dir", def: "", commands: []string{"run", "logits", "check", "compile", "launch", "view", "cache", "doctor"}, arg: "DIR", doc: "where compiled kernels are kept; if empty: kiln in the user's cache folder"},
 	{name: "llvm", def: "", commands: []string{"run", "logits", "check", "compile", "launch", "view", "inspect", "doctor"}, arg: "DIR", doc: "folder of the LLVM programs; if empty: .toolchain/llvm, PATH, then ROCm"},
+
+	{name: "verbose", def: false, commands: logCommands, short: "v", doc: "also say what was tried and chosen, on standard error"},
+	{name: "quiet", def: false, commands: logCommands, doc: "say nothing on standard error but errors, and what other flags ask for"},
+	{name: "log-format", def: "text", commands: logCommands, arg: "F", doc: "of standard error: text, or json for an object on each line"},
 }
 
 // envPrefix starts every environment variable of kiln.

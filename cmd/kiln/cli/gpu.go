@@ -103,6 +103,7 @@ func openGPU(e *env, f *flags, kind string, index int) (g *gpuDevice, absent boo
 		return nil, errors.Is(err, cuda.ErrNoDevice) || named == "" && errors.As(err, &none), err
 	}
 	g.info = g.opened.Info()
+	e.debugf("device %s:%d: %s, %s, by %s, %s of %s free", kind, index, g.info.Name, g.info.Target, g.opened.Library().Path, binarySize(int64(g.info.MemoryFree)), binarySize(int64(g.info.Memory)))
 	g.notes = append(g.notes, g.info.Problems...)
 	g.graphs = "no graphs"
 	if o := g.opened.Options(); g.opened.Graphs() {
@@ -261,7 +262,7 @@ func (g *gpuDevice) target() (*target.Target, error) {
 
 // device is the GPU as a device of the command line.
 func (g *gpuDevice) device(why string) device {
-	return device{name: fmt.Sprintf("%s:%d", g.kind, g.index), gpu: g, why: why}
+	return device{name: fmt.Sprintf("%s:%d", g.kind, g.index), gpu: g, why: why, replays: g.opened.Graphs()}
 }
 
 // chooseAuto takes the first GPU that can run what is asked for, else the host. What
@@ -284,6 +285,9 @@ func chooseAuto(e *env, f *flags) (device, error) {
 	for _, kind := range gpuKinds {
 		g, absent, err := openGPU(e, f, kind, 0)
 		var usage *codedError
+		if err != nil {
+			e.debugf("device %s: %v", kind, err)
+		}
 		switch {
 		case errors.As(err, &usage):
 			return device{}, err
@@ -303,6 +307,7 @@ func chooseAuto(e *env, f *flags) (device, error) {
 		if why == "" {
 			return g.device("the first GPU that was found"), nil
 		}
+		e.debugf("device %s: %s", kind, why)
 		not = append(not, kind+": "+why)
 		if err := g.close(); err != nil {
 			return device{}, err
