@@ -35,30 +35,45 @@ type Measurement struct {
 	cold     Memory // written before each sample; nil: hot
 }
 
-// Measure prepares a program for measurements with a state. Pools are written where
+// Measure runs a program once with a state and prepares it for measurements. Pools are written where
 // the inputs say, again and again at the same rows. With cold, as many bytes of other
 // memory are written before each sample, so that caches hold nothing of the step.
 func (g *Program) Measure(inputs map[string]*eval.Tensor, st *State, cold int64) (*Measurement, error) {
-	b, err := g.bind(st)
+	m := &Measurement{g: g, st: st, inputs: inputs}
+	if _, err := m.Run(); err != nil { // also checks the inputs
+		return nil, err
+	}
+	err := m.ready(cold)
 	if err != nil {
-		return nil, err
-	}
-	m := &Measurement{g: g, st: st, inputs: inputs, whole: b.seq}
-	if m.launches, err = g.launches(st); err != nil {
-		return nil, err
-	}
-	if cold > 0 {
-		m.cold, err = g.m.dev.Alloc(cold)
+		err = errors.Join(err, m.Close())
 	}
 	return m, err
 }
 
+func (m *Measurement) ready(cold int64) error {
+	var err error
+	if m.launches, err = m.g.launches(m.st); err != nil {
+		return err
+	}
+	if m.whole, err = m.g.m.lib.Prepare(m.launches); err != nil {
+		return err
+	}
+	if cold > 0 {
+		m.cold, err = m.g.m.dev.Alloc(cold)
+	}
+	return err
+}
+
 // Close frees what was made for the measurements.
 func (m *Measurement) Close() error {
-	if m.cold == nil {
-		return nil
+	var errs []error
+	if m.whole != nil {
+		errs = append(errs, m.whole.Close())
 	}
-	return m.cold.Free()
+	if m.cold != nil {
+		errs = append(errs, m.cold.Free())
+	}
+	return errors.Join(errs...)
 }
 
 // Launches are those of the step.
@@ -66,6 +81,17 @@ func (m *Measurement) Launches() []Launch { return m.launches }
 
 // Run runs the step as an engine does: inputs to the device, launches, results back.
 func (m *Measurement) Run() (map[string]*eval.Tensor, error) { return m.g.Run(m.inputs, m.st) }
+
+// write writes the inputs to where the launches read them.
+func (m *Measurement) write() error {
+	for i := range m.g.p.Inputs {
+		in := &m.g.p.Inputs[i]
+		if err := m.g.put(in, m.inputs[in.Name], m.st); err != nil {
+			return fmt.Errorf("input %s: %w", in.Name, err)
+		}
+	}
+	return nil
+}
 
 // Samples are times of one thing.
 type Samples []time.Duration
@@ -142,14 +168,14 @@ func (m *Measurement) sample(lead, seq Sequence) (time.Duration, error) {
 	timer, own := dev.(Timer)
 	if own && lead == nil {
 		// Keeps the device busy until the host has enqueued what is timed.
-		if err := m.g.write(m.inputs, m.st); err != nil {
+		if err := m.write(); err != nil {
 			return 0, err
 		}
 		if err := m.whole.Run(); err != nil {
 			return 0, err
 		}
 	}
-	if err := m.g.write(m.inputs, m.st); err != nil {
+	if err := m.write(); err != nil {
 		return 0, err
 	}
 	if lead != nil {

@@ -202,8 +202,18 @@ func (g *Program) run(inputs map[string]*eval.Tensor, st *State) (map[string]*ev
 	if err != nil {
 		return nil, err
 	}
-	if err := g.write(inputs, st); err != nil {
-		return nil, err
+	for i := range g.p.Inputs {
+		in := &g.p.Inputs[i]
+		t, ok := inputs[in.Name]
+		if !ok {
+			return nil, fmt.Errorf("input %s is missing", in.Name)
+		}
+		if !t.Type().Equal(g.types[in.Name]) {
+			return nil, fmt.Errorf("input %s is %s, want %s", in.Name, t.Type(), in.Type)
+		}
+		if err := g.put(in, t, st); err != nil {
+			return nil, fmt.Errorf("input %s: %w", in.Name, err)
+		}
 	}
 	if err := b.seq.Run(); err != nil {
 		return nil, err
@@ -219,24 +229,6 @@ func (g *Program) run(inputs map[string]*eval.Tensor, st *State) (map[string]*ev
 		}
 	}
 	return out, nil
-}
-
-// write writes the inputs where the plan has them.
-func (g *Program) write(inputs map[string]*eval.Tensor, st *State) error {
-	for i := range g.p.Inputs {
-		in := &g.p.Inputs[i]
-		t, ok := inputs[in.Name]
-		if !ok {
-			return fmt.Errorf("input %s is missing", in.Name)
-		}
-		if !t.Type().Equal(g.types[in.Name]) {
-			return fmt.Errorf("input %s is %s, want %s", in.Name, t.Type(), in.Type)
-		}
-		if err := g.put(in, t, st); err != nil {
-			return fmt.Errorf("input %s: %w", in.Name, err)
-		}
-	}
-	return nil
 }
 
 // put writes an input where the plan has it.
