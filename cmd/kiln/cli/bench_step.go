@@ -103,7 +103,11 @@ func (b *bench) time(s benchPlan, m *rt.Measurement) (*benchStep, error) {
 	}
 	each := n
 	if n == 0 {
-		each = samplesFor(seconds*(1-partOfSteps), time.Duration(len(m.Launches()))*max(whole.Median(), took))
+		lists := time.Duration(len(m.Launches())) * max(whole.Median(), took) // one more and one less launch take about a step
+		if b.f.number("window") == 0 {
+			lists *= 3 // each behind a step
+		}
+		each = samplesFor(seconds*(1-partOfSteps), lists)
 	}
 	times, err := m.Each(each, b.f.number("window"), func(i int) {
 		b.progress.count(describeStep(s)+": timing launches", i, len(m.Launches()))

@@ -13,6 +13,10 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/kiln-project/kiln/codegen/plan"
+	"github.com/kiln-project/kiln/ir"
+	"github.com/kiln-project/kiln/ir/eval"
 )
 
 // benchBundle compiles a bundle of the tiny model for some targets.
@@ -246,6 +250,28 @@ func resealed(t *testing.T, path, file string, change func([]byte) []byte) {
 	for name, data := range map[string][]byte{name: after, manifest: bytes.Replace(readFile(t, manifest), digest(before), digest(after), 1)} {
 		if err := os.WriteFile(name, data, 0o644); err != nil {
 			t.Fatal(err)
+		}
+	}
+}
+
+// Results that are not finite end the measurement, with their place.
+func TestBenchFinite(t *testing.T) {
+	nan := float32(math.NaN())
+	logits := func(v ...float32) *eval.Tensor { return &eval.Tensor{DType: ir.F32, Shape: []int{1, len(v)}, F: v} }
+	flags := func(v ...int64) *eval.Tensor { return &eval.Tensor{DType: ir.I32, Shape: []int{len(v)}, I: v} }
+	for want, out := range map[string]*eval.Tensor{
+		"":                            logits(1, -2, 0),
+		"output x, element 1 is NaN":  logits(1, nan),
+		"output x, element 0 is +Inf": logits(float32(math.Inf(1)), nan),
+		"output x_flags, row 1: the flags are 0x1: a logit is not finite": flags(0, 1),
+	} {
+		name := "x"
+		if out.DType == ir.I32 {
+			name = "x_flags"
+		}
+		err := finite(map[string]*eval.Tensor{name: out}, []plan.Tensor{{Name: name}})
+		if got := fmt.Sprint(err); got != want && (want != "" || err != nil) {
+			t.Errorf("error %v, want %q", err, want)
 		}
 	}
 }

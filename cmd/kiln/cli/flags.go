@@ -130,7 +130,7 @@ var flagTable = []flagDef{
 	{name: "prefill", def: "", commands: []string{"bench"}, arg: "T,T2", doc: "numbers of tokens of prefill steps; if empty: those that were compiled"},
 	{name: "ctx", def: "", commands: []string{"bench"}, arg: "N,N2", doc: "tokens of each request that are cached; if empty: 1024, or as many as fit"},
 	{name: "cold", def: false, commands: []string{"bench"}, doc: "on GPUs: write twice the L2 cache before each sample"},
-	{name: "seconds", def: 20.0, commands: []string{"bench"}, arg: "S", doc: "about how long to time each step and its launches, in seconds"},
+	{name: "seconds", def: 20.0, commands: []string{"bench"}, arg: "S", doc: "about how long to time each step and its launches, in seconds; if not given: 20"},
 	{name: "samples", def: 0, commands: []string{"bench"}, arg: "N", doc: "take so many samples of everything; 0: what fits --seconds"},
 	{name: "window", def: 64, commands: []string{"bench"}, arg: "N", doc: "launches that are timed together, behind untimed ones; 0: always from the first"},
 	{name: "steps-only", def: false, commands: []string{"bench"}, doc: "time whole steps, not their launches"},
@@ -163,7 +163,7 @@ var flagTable = []flagDef{
 	{name: "ep", def: 1, commands: []string{"run"}, arg: "N", doc: "devices that share the experts of a model: 1, there is nothing for more"},
 	{name: "stats", def: false, commands: []string{"run"}, doc: "say how many steps there were, what they took, and what memory is used"},
 	{name: "bundle", def: "", commands: []string{"run", "logits"}, arg: "F.kiln", doc: "run this bundle; if empty, what is needed is compiled for the device"},
-	{name: "cache-dir", def: "", commands: []string{"run", "logits", "check", "compile", "launch", "view", "cache", "doctor"}, arg: "DIR", doc: "where compiled kernels are kept; if empty: kiln in the user's cache folder"},
+	{name: "cache-dir", def: "", commands: []string{"run", "logits", "check", "compile", "bench", "launch", "view", "cache", "doctor"}, arg: "DIR", doc: "where compiled kernels are kept; if empty: kiln in the user's cache folder"},
 	{name: "llvm", def: "", commands: []string{"run", "logits", "check", "compile", "launch", "view", "inspect", "doctor"}, arg: "DIR", doc: "folder of the LLVM programs; if empty: .toolchain/llvm, PATH, then ROCm"},
 
 	{name: "verbose", def: false, commands: logCommands, short: "v", doc: "also say what was tried and chosen, on standard error"},
