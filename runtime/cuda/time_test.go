@@ -4,7 +4,6 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/kiln-project/kiln/runtime/device"
 	"github.com/kiln-project/kiln/runtime/internal/driver/drivertest"
 )
 
@@ -22,11 +21,8 @@ func TestElapsed(t *testing.T) {
 			one[i] = 1
 		}
 		for _, eager := range []bool{false, true} {
-			prepare := lib.Prepare
-			if eager {
-				prepare = lib.(device.EagerLibrary).PrepareEager
-			}
-			s, err := prepare(sums(m, n, length))
+			d.SetGraphs(!eager)
+			s, err := lib.Prepare(sums(m, n, length))
 			ok(t, err)
 			ok(t, errors.Join(m.Write(0, words(one...)), m.Write(4*n, words(one...))))
 			records := fake.Calls("cuEventRecord")
@@ -51,8 +47,6 @@ func TestElapsed(t *testing.T) {
 			}
 			ok(t, s.Close())
 		}
-		empty, err := lib.(device.EagerLibrary).PrepareEager(nil)
-		ok(t, errors.Join(err, empty.Run(), empty.Close()))
 		failed := errors.New("f")
 		if _, err := d.Elapsed(func() error { return failed }); !errors.Is(err, failed) {
 			t.Errorf("error %v, want f's", err)
@@ -62,10 +56,6 @@ func TestElapsed(t *testing.T) {
 			_, err := d.Elapsed(func() error { return nil })
 			refused(t, err, err, call+": error 1")
 		}
-		bad := sums(m, n, 2)
-		bad[1].Grid = 0
-		_, err = lib.(device.EagerLibrary).PrepareEager(bad)
-		refused(t, err, err, "launch 1, kernel vadd (add at ffn): a grid of 0 groups")
 		ok(t, errors.Join(m.Free(), lib.Close()))
 	})
 }

@@ -17,12 +17,6 @@ type Timer interface {
 	Elapsed(f func() error) (time.Duration, error)
 }
 
-// EagerLibrary is a Library that can prepare launches so that they reach the device
-// one by one, where Prepare makes graphs of them.
-type EagerLibrary interface {
-	PrepareEager([]Launch) (Sequence, error)
-}
-
 // Measurement is a program with a state and inputs, to be run for its time, as a whole
 // and in parts. Each run starts from the same inputs: later values of a step may lie
 // where they were.
@@ -137,12 +131,15 @@ func (m *Measurement) Whole(n int) (Samples, error) {
 func (m *Measurement) Step(n int, eager bool) (Samples, error) {
 	seq := m.whole
 	if eager {
-		l, ok := m.g.m.lib.(EagerLibrary)
-		if !ok {
-			return nil, fmt.Errorf("device %s has one way to run launches", m.g.m.dev.Name())
+		r, ok := m.g.m.dev.(Replayer)
+		if !ok || !r.Graphs() {
+			return nil, fmt.Errorf("device %s runs launches one by one in any case", m.g.m.dev.Name())
 		}
+		r.SetGraphs(false)
 		var err error
-		if seq, err = l.PrepareEager(m.launches); err != nil {
+		seq, err = m.g.m.lib.Prepare(m.launches)
+		r.SetGraphs(true)
+		if err != nil {
 			return nil, err
 		}
 	}

@@ -17,8 +17,12 @@ import (
 // by the order of the module's kernels. One by one they take twice as long.
 type timed struct {
 	*fake
-	now time.Duration
+	now   time.Duration
+	eager bool
 }
+
+func (d *timed) Graphs() bool      { return !d.eager }
+func (d *timed) SetGraphs(on bool) { d.eager = !on }
 
 func (d *timed) Elapsed(f func() error) (time.Duration, error) {
 	start := d.now
@@ -47,7 +51,8 @@ type timedSequence struct {
 	took time.Duration
 }
 
-func (l *timedLibrary) prepare(list []device.Launch, each time.Duration) (device.Sequence, error) {
+func (l *timedLibrary) Prepare(list []device.Launch) (device.Sequence, error) {
+	each := map[bool]time.Duration{false: time.Microsecond, true: 2 * time.Microsecond}[l.d.eager]
 	s, err := l.library.Prepare(list)
 	if err != nil {
 		return nil, err
@@ -57,14 +62,6 @@ func (l *timedLibrary) prepare(list []device.Launch, each time.Duration) (device
 		took += time.Duration(x.Kernel+1) * each
 	}
 	return &timedSequence{s, l.d, took}, nil
-}
-
-func (l *timedLibrary) Prepare(list []device.Launch) (device.Sequence, error) {
-	return l.prepare(list, time.Microsecond)
-}
-
-func (l *timedLibrary) PrepareEager(list []device.Launch) (device.Sequence, error) {
-	return l.prepare(list, 2*time.Microsecond)
 }
 
 func (s *timedSequence) Run() error {
@@ -143,7 +140,7 @@ func TestMeasureByHost(t *testing.T) {
 	if s, err := m.Step(3, false); err != nil || len(s) != 3 || slices.Min(s) <= 0 {
 		t.Errorf("steps %v, error %v", s, err)
 	}
-	if _, err := m.Step(3, true); err == nil || !strings.Contains(err.Error(), "device fake has one way to run launches") {
+	if _, err := m.Step(3, true); err == nil || !strings.Contains(err.Error(), "device fake runs launches one by one in any case") {
 		t.Errorf("launches one by one: %v", err)
 	}
 	if each, err := m.Each(2, 0, nil); err != nil || len(each) != 3 {

@@ -27,15 +27,6 @@ func (x *Executor) Usage() Usage {
 	return u
 }
 
-// Size is the device memory of all pools, in bytes.
-func (s *State) Size() int64 {
-	n := int64(0)
-	for _, name := range s.names {
-		n += s.pools[name].bytes()
-	}
-	return n
-}
-
 func (s stored) bytes() int64 {
 	n := int64(0)
 	for _, p := range s.parts {

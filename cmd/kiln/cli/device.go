@@ -30,7 +30,6 @@ type device struct {
 	chip     string     // of emu; else ""
 	gpu      *gpuDevice // of hip and cuda
 	why      string
-	replays  bool          // steps are replays of graphs
 	sanitize emu.Checks    // of emu
 	counters *countersFlag // of emu; nil: none
 }

@@ -262,7 +262,7 @@ func (g *gpuDevice) target() (*target.Target, error) {
 
 // device is the GPU as a device of the command line.
 func (g *gpuDevice) device(why string) device {
-	return device{name: fmt.Sprintf("%s:%d", g.kind, g.index), gpu: g, why: why, replays: g.opened.Graphs()}
+	return device{name: fmt.Sprintf("%s:%d", g.kind, g.index), gpu: g, why: why}
 }
 
 // chooseAuto takes the first GPU that can run what is asked for, else the host. What

@@ -78,17 +78,16 @@ func (s *session) stats(prompt, tokens int) *runStats {
 		return nil
 	}
 	r := &runStats{Prefill: w.of("prefill", prompt), Decode: w.of("decode", max(tokens-1, 0)), Host: peakBytes()}
-	if s.device.replays {
-		r.Replays = r.Prefill.Steps + r.Decode.Steps
-	} else {
-		r.Eager = r.Prefill.Steps + r.Decode.Steps
-	}
+	r.Eager = r.Prefill.Steps + r.Decode.Steps
 	if x, ok := w.Executor.(*rt.Executor); ok {
-		u := x.Usage()
+		u, replays := x.Usage(), x.Replayer() != nil && x.Replayer().Graphs()
+		if replays {
+			r.Replays, r.Eager = r.Eager, 0
+		}
 		r.Memory = &deviceUse{Weights: u.Weights, Pools: w.pools, Arena: u.Arena}
 		for _, p := range u.Prepared {
 			for i := range p.Launches {
-				if s.device.replays {
+				if replays {
 					r.Memory.Graphs += graphNode(&p.Launches[i])
 				}
 			}

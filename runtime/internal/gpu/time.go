@@ -5,12 +5,11 @@ import (
 	"time"
 
 	"github.com/kiln-project/kiln/runtime/device"
-	"github.com/kiln-project/kiln/runtime/internal/driver"
 )
 
 var (
-	_ device.Timer        = (*Device)(nil)
-	_ device.EagerLibrary = (*library)(nil)
+	_ device.Timer    = (*Device)(nil)
+	_ device.Replayer = (*Device)(nil)
 )
 
 // Elapsed implements device.Timer, by events of the stream. f runs on the device's
@@ -47,22 +46,4 @@ func (d *Device) Elapsed(f func() error) (time.Duration, error) {
 		return err
 	})
 	return took, err
-}
-
-// PrepareEager implements device.EagerLibrary.
-func (l *library) PrepareEager(launches []device.Launch) (device.Sequence, error) {
-	s := &sequence{d: l.d, launches: launches}
-	if len(launches) == 0 {
-		return s, nil
-	}
-	list := make([]driver.Launch, len(launches))
-	for i := range launches {
-		var err error
-		if list[i], err = l.launch(&launches[i]); err != nil {
-			return nil, launches[i].Failed(i, err)
-		}
-	}
-	var err error
-	s.list, err = l.d.Prepare(list)
-	return s, s.named(err)
 }
