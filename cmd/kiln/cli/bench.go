@@ -27,8 +27,8 @@ kernel, and says which part of the memory's bandwidth each kernel reaches:
 docs/bench.md says how, and how to read it.
 
 Weights are those of --model, or with --random-weights made on the device by a
-kernel from --seed; --layers bundles have no others. Pools hold random numbers
-too. A first step must give finite results, or nothing is timed.
+kernel from --seed. Pools hold random numbers too. A first step must give finite
+results, or nothing is timed.
 
 A decode step has one token of each request, behind --ctx tokens that are cached;
 a prefill step (--entry prefill) the next --prefill tokens of one request. Each

@@ -97,10 +97,10 @@ type benchKernel struct {
 	Form     string   `json:"form"`
 	Op       string   `json:"op"`
 	Launches int      `json:"launches"`
-	Us       float64  `json:"us"`     // of all
-	Median   float64  `json:"median"` // of one
-	P95      float64  `json:"p95"`    // the largest of one
-	Share    float64  `json:"share"`  // of the sum
+	Us       float64  `json:"sum_us"`    // of all
+	Median   float64  `json:"median_us"` // of one
+	P95      float64  `json:"p95_us"`    // the largest of one
+	Share    float64  `json:"share"`     // of the sum
 	Bytes    int64    `json:"bytes"`
 	GBPerS   float64  `json:"gb_per_s"`
 	Part     *float64 `json:"of_bandwidth"`
