@@ -124,10 +124,11 @@ func (j *jsonLines) line(line []byte) error {
 // asksForJSON looks for --log-format json where the command line is not read yet, and
 // may be wrong.
 func asksForJSON(args, environ []string) bool {
-	asked := slices.Contains(environ, "KILN_LOG_FORMAT=json")
+	format := flagDef{name: "log-format"}
+	asked := slices.Contains(environ, format.env()+"=json")
 	for i, a := range args {
-		value, found := strings.CutPrefix(a, "--log-format=")
-		if a == "--log-format" && i+1 < len(args) {
+		value, found := strings.CutPrefix(a, "--"+format.name+"=")
+		if a == "--"+format.name && i+1 < len(args) {
 			value, found = args[i+1], true
 		}
 		if found {
