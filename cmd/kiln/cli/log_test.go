@@ -32,7 +32,7 @@ func jsonLog(t *testing.T, stderr string) []logLine {
 // what was tried beside.
 func TestLogLevels(t *testing.T) {
 	run := []string{"run", "--model", tinyModel, "--prompt", "package main", "--max-new-tokens", "2"}
-	for _, tc := range []struct {
+	for i, tc := range []struct {
 		args    []string
 		environ []string
 		want    []string // parts of the lines
@@ -48,25 +48,24 @@ func TestLogLevels(t *testing.T) {
 		{[]string{"--json", "--verbose"}, nil, []string{"passes: ", "device: ", "prompt: "}},
 		{[]string{"--quiet", "--stats"}, nil, []string{"prefill: 1 step, ", "decode: 1 step, 1 token, ", "steps: 0 by replay of a graph, 2 launch by launch", "host memory: "}},
 	} {
-		for _, form := range []string{"text", "json"} {
-			r := kilnWith(t, tc.environ, "", slices.Concat(run, tc.args, []string{"--log-format", form})...).ok(t)
-			var lines []string
-			for line := range strings.Lines(r.stderr) {
-				lines = append(lines, line)
+		form := [...]string{"text", "json"}[i%2]
+		r := kilnWith(t, tc.environ, "", slices.Concat(run, tc.args, []string{"--log-format", form})...).ok(t)
+		var lines []string
+		for line := range strings.Lines(r.stderr) {
+			lines = append(lines, line)
+		}
+		if form == "json" {
+			lines = nil
+			for _, l := range jsonLog(t, r.stderr) {
+				lines = append(lines, l.Msg)
 			}
-			if form == "json" {
-				lines = nil
-				for _, l := range jsonLog(t, r.stderr) {
-					lines = append(lines, l.Msg)
-				}
-			}
-			same := len(lines) == len(tc.want)
-			for i := range min(len(lines), len(tc.want)) {
-				same = same && strings.HasPrefix(lines[i], tc.want[i])
-			}
-			if !same {
-				t.Errorf("%v %v, %s: standard error\n%swant lines with\n%s", tc.args, tc.environ, form, r.stderr, strings.Join(tc.want, "\n"))
-			}
+		}
+		same := len(lines) == len(tc.want)
+		for i := range min(len(lines), len(tc.want)) {
+			same = same && strings.HasPrefix(lines[i], tc.want[i])
+		}
+		if !same {
+			t.Errorf("%v %v, %s: standard error\n%swant lines with\n%s", tc.args, tc.environ, form, r.stderr, strings.Join(tc.want, "\n"))
 		}
 	}
 }
