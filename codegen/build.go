@@ -50,6 +50,9 @@ func (c *Compiler) Build(ctx context.Context, t *target.Target, m *passes.Module
 	if err := passes.Lower(m, buckets, u); err != nil {
 		return nil, Stats{}, err
 	}
+	if err := u.addRuntime(); err != nil {
+		return nil, Stats{}, err
+	}
 	lowering := time.Since(start)
 	out, err := c.Compile(ctx, u)
 	if err != nil {

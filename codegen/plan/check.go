@@ -177,9 +177,7 @@ func (a Arg) fits(param string) error {
 
 // sizes are the bytes of a type's data and block scales. Its extents are integers.
 func sizes(text string) (data, scales int64, err error) {
-	t, err := ir.ParseType(text, func(name string) (ir.Dim, error) {
-		return ir.Dim{}, fmt.Errorf("symbol %s in a plan", name)
-	})
+	t, err := parse(text)
 	if err != nil {
 		return 0, 0, err
 	}
@@ -188,6 +186,13 @@ func sizes(text string) (data, scales int64, err error) {
 		return 0, 0, fmt.Errorf("type %s has no size", text)
 	}
 	return data, scales, nil
+}
+
+// parse reads a type whose extents are integers.
+func parse(text string) (ir.Type, error) {
+	return ir.ParseType(text, func(name string) (ir.Dim, error) {
+		return ir.Dim{}, fmt.Errorf("symbol %s in a plan", name)
+	})
 }
 
 // Align is the alignment of all memory and slices: a cache line, and the widest

@@ -60,6 +60,7 @@ type env struct {
 	getenv  []string // KEY=VALUE, as os.Environ gives
 	ctx     context.Context
 	started time.Time
+	log     *logs // what stderr is written by
 }
 
 // variable is an environment variable that other programs define; kiln's own are
@@ -101,6 +102,7 @@ func run(outside *env, args []string) int {
 	e := *outside
 	out := &output{w: e.stdout}
 	e.stdout = out
+	e.log = newLogs(e.stderr, levelDefault, asksForJSON(args, e.getenv))
 	err := execute(&e, args)
 	if err == nil {
 		err = out.err
@@ -108,11 +110,11 @@ func run(outside *env, args []string) int {
 	if err == nil {
 		return exitOK
 	}
-	return tell(e.stderr, err)
+	return tell(e.log, err)
 }
 
-// tell writes an error, with what to try next, and returns its exit code.
-func tell(w io.Writer, err error) int {
+// tell says an error, with what to try next, and returns its exit code.
+func tell(log *logs, err error) int {
 	code, hint := exitFailed, ""
 	var c *codedError
 	var unsupported *weights.UnsupportedError
@@ -121,10 +123,11 @@ func tell(w io.Writer, err error) int {
 	} else if errors.As(err, &unsupported) {
 		code = exitRefused
 	}
-	fmt.Fprintf(w, "kiln: %s\n", oneLine(err))
+	attrs := []any{"code", code}
 	if hint != "" {
-		fmt.Fprintf(w, "  try: %s\n", commandLine(hint))
+		attrs = append(attrs, tryKey, commandLine(hint))
 	}
+	log.Error(oneLine(err), attrs...)
 	return code
 }
 
@@ -252,6 +255,7 @@ var commands = []command{
 	{name: "compile", short: "compile a model to native code", long: compileHelp, run: runCompile},
 	{name: "inspect", args: "FILE", short: "say what a code object holds", long: inspectHelp, nargs: 1, run: runInspect},
 	{name: "plan", args: "BUNDLE", short: "say what a bundle takes of a device's memory", long: planHelp, nargs: 1, run: runPlan},
+	{name: "bench", args: "BUNDLE", short: "time a bundle's steps and their kernels", long: benchHelp, nargs: 1, run: runBench},
 	{name: "launch", short: "run a kernel of a code object on an emulated GPU", long: launchHelp, run: runLaunch},
 	{name: "view", args: "[FILE.kir]", short: "write passes, plan and kernels as an HTML page", long: viewHelp, nargs: 1, optional: true, run: runView},
 	{name: "cache", args: "clean", short: "remove cached kernels", long: cacheHelp, nargs: 1, run: runCache},
@@ -281,6 +285,9 @@ func (c command) build(e *env) *cobra.Command {
 	}
 	cc.RunE = func(_ *cobra.Command, args []string) error {
 		if err := f.readEnvironment(e.getenv); err != nil {
+			return err
+		}
+		if err := e.setLogs(f); err != nil {
 			return err
 		}
 		if err := f.required(); err != nil {

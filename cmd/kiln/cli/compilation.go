@@ -66,6 +66,7 @@ func (cn *compilation) target(t *target.Target, several bool) (bundle.Files, cod
 // build makes a target's files, from the config on.
 func (cn *compilation) build(cc *codegen.Compiler, t *target.Target, o *observer) (bundle.Files, codegen.Stats, error) {
 	start := time.Now()
+	cn.e.tellPasses(passSettings(cn.config, cc.Disable))
 	m, err := buildEntries(cn.c, cn.opts, t.ForPasses(), cn.config)
 	if err != nil {
 		return nil, codegen.Stats{}, err
@@ -95,5 +96,8 @@ func (cn *compilation) lower(cc *codegen.Compiler, t *target.Target, m *passes.M
 	cn.times.LLVM += st.LLVM.Seconds()
 	cn.times.Link += st.Link.Seconds()
 	cn.times.Sides += st.Sides.Seconds()
+	if err == nil {
+		cn.e.tellBuild(cn.f, t.Name, st)
+	}
 	return files, st, err
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -144,6 +145,13 @@ func TestBundleOnGPU(t *testing.T) {
 		got := kilnWith(t, chosen, "", append(cmd, libs...)...).ok(t)
 		if want := "device: " + device + ": the first GPU that was found\n"; !strings.HasPrefix(got.stderr, want) {
 			t.Errorf("standard error %q, want %q", got.stderr, want)
+		}
+		for graph, replays := range map[string]int{"on": 1, "off": 0} {
+			var r runResult
+			kilnWith(t, chosen, "", slices.Concat(run, libs, []string{"--graph", graph, "--stats", "--json"})...).decode(t, &r)
+			if s := r.Stats; s.Prefill.Steps != 1 || s.Replays != replays || s.Eager != 1-replays || s.Memory.Weights == 0 || s.Memory.Pools == 0 || s.Memory.Arena == 0 || (s.Memory.Graphs > 0) != (replays > 0) {
+				t.Errorf("graph %s: %+v, memory %+v", graph, s, s.Memory)
+			}
 		}
 	}
 	kilnWith(t, chosen, "", append(cmd, drivers(t, nil, nil)...)...).failed(t, exitRefused, "was compiled for [sm_90 gfx942], device host runs ", ": "+noGPU+"\n")

@@ -219,7 +219,7 @@ func TestDoctorGPUs(t *testing.T) {
 	vars := []doctorVariable{
 		{"HIP_VISIBLE_DEVICES", "0,1", "AMD's HIP runtime"},
 		{"HSA_OVERRIDE_GFX_VERSION", "9.4.2", "AMD's ROCr runtime"},
-		{"KILN_DEVICE", "ref", "kiln: --device of check, launch, logits, run"},
+		{"KILN_DEVICE", "ref", "kiln: --device of bench, check, launch, logits, run"},
 		{"KILN_MAX_SEQ", "7", "kiln: --max-seq of compile, plan"},
 		{"ROCM_PATH", rocm, "kiln: where ROCm is"},
 	}

@@ -53,19 +53,19 @@ var flagTable = []flagDef{
 
 	{name: "device", def: "", commands: []string{"run", "logits"}, arg: "D", doc: "auto, hip[:N], cuda[:N], host, emu[:CHIP] or ref; if empty: auto"},
 	{name: "device", def: "ref", commands: []string{"check"}, arg: "D", doc: "ref: what passes do; host, hip[:N], cuda[:N], emu[:CHIP]: what compiled code does"},
-	{name: "graph", def: "auto", commands: []string{"run", "logits", "check"}, arg: "G", doc: "on GPUs: on, off, or auto, which is on unless a fault of the driver is known"},
-	{name: "graph-build", def: "explicit", commands: []string{"run", "logits", "check"}, arg: "B", doc: "on GPUs: explicit makes graphs node by node, capture records a stream"},
+	{name: "graph", def: "auto", commands: []string{"run", "logits", "check", "bench"}, arg: "G", doc: "on GPUs: on, off, or auto, which is on unless a fault of the driver is known"},
+	{name: "graph-build", def: "explicit", commands: []string{"run", "logits", "check", "bench"}, arg: "B", doc: "on GPUs: explicit makes graphs node by node, capture records a stream"},
 	{name: "strict", def: false, commands: []string{"run", "logits"}, doc: "a start-up check that does not hold is an error, exit code 4"},
-	{name: "startup-check", def: false, commands: []string{"run", "logits"}, doc: "run the start-up checks on emu, too, where they take long"},
+	{name: "startup-check", def: false, commands: []string{"run", "logits"}, doc: "run the start-up checks on emu, too, where they take long; =false: nowhere"},
 	{name: "watchdog", def: "", commands: []string{"run"}, arg: "30s", doc: "on GPUs: a step that takes longer is an error; with --graph off it names the kernel"},
-	{name: "hip-lib", def: "", commands: []string{"run", "logits", "check", "doctor"}, arg: "FILE", doc: "load this libamdhip64; if empty: one from the usual places"},
-	{name: "cuda-lib", def: "", commands: []string{"run", "logits", "check", "doctor"}, arg: "FILE", doc: "load this libcuda; if empty: one from the usual places"},
+	{name: "hip-lib", def: "", commands: []string{"run", "logits", "check", "bench", "doctor"}, arg: "FILE", doc: "load this libamdhip64; if empty: one from the usual places"},
+	{name: "cuda-lib", def: "", commands: []string{"run", "logits", "check", "bench", "doctor"}, arg: "FILE", doc: "load this libcuda; if empty: one from the usual places"},
 	{name: "sanitize", def: "", commands: []string{"run", "logits", "check"}, arg: "C,C2", doc: "on emu: memory, race, uninit, waitcnt or all; a report ends the command with exit code 4"},
 	{name: "counters", def: "", commands: []string{"run", "logits", "check"}, arg: "text|F.json", doc: "on emu: what each kernel executes, as a table to standard error or to a file"},
 	{name: "numerics", def: "production", commands: []string{"run", "logits", "dump", "check", "compile", "explain", "view"}, arg: "N", doc: "production rounds caches to fp8 and fp4 as the model was trained; unrounded keeps bf16"},
 
 	{name: "decode", def: "", commands: []string{"tokenize"}, arg: "IDS", doc: "decode these ids instead of reading text; also @FILE, or F.safetensors:NAME"},
-	{name: "json", def: false, commands: []string{"run", "tokenize", "check", "compile", "inspect", "plan", "doctor", "passes", "explain", "bisect"}, doc: "print one JSON object on one line and nothing else"},
+	{name: "json", def: false, commands: []string{"run", "tokenize", "check", "compile", "inspect", "plan", "bench", "doctor", "passes", "explain", "bisect"}, doc: "print one JSON object on one line and nothing else"},
 
 	{name: "device-memory", def: "", commands: []string{"plan"}, arg: "288GiB", doc: "memory of the device: bytes, or with KiB, MiB, GiB, kB, MB, GB"},
 	{name: "max-batch", def: 0, commands: []string{"plan"}, arg: "B", doc: "requests at a time; 0: the largest batch that was compiled"},
@@ -121,6 +121,21 @@ var flagTable = []flagDef{
 	{name: "target", def: "", commands: []string{"view"}, arg: "T", doc: "plan and compile for it; if empty: passes only, or the first one of the bundle"},
 	{name: "out", def: "", commands: []string{"view"}, required: true, arg: "PAGE.html", short: "o", doc: "page to write"},
 
+	{name: "model", def: "", commands: []string{"bench"}, arg: "DIR", doc: "model folder whose weights are used; or --random-weights"},
+	{name: "random-weights", def: false, commands: []string{"bench"}, doc: "make weights on the device, from --seed"},
+	{name: "seed", def: uint64(0), commands: []string{"bench"}, arg: "S", doc: "of random weights, pools and tokens"},
+	{name: "device", def: "", commands: []string{"bench"}, arg: "D", doc: "auto, hip[:N], cuda[:N] or host; if empty: auto"},
+	{name: "entry", def: "decode", commands: []string{"bench"}, arg: "E", doc: "decode or prefill"},
+	{name: "batch", def: "", commands: []string{"bench"}, arg: "B,B2", doc: "numbers of requests of decode steps; if empty: those that were compiled"},
+	{name: "prefill", def: "", commands: []string{"bench"}, arg: "T,T2", doc: "numbers of tokens of prefill steps; if empty: those that were compiled"},
+	{name: "ctx", def: "", commands: []string{"bench"}, arg: "N,N2", doc: "tokens of each request that are cached; if empty: 1024, or as many as fit"},
+	{name: "cold", def: false, commands: []string{"bench"}, doc: "on GPUs: write twice the L2 cache before each sample"},
+	{name: "seconds", def: 20.0, commands: []string{"bench"}, arg: "S", doc: "about how long to time each step and its launches, in seconds; if not given: 20"},
+	{name: "samples", def: 0, commands: []string{"bench"}, arg: "N", doc: "take so many samples of everything; 0: what fits --seconds"},
+	{name: "window", def: 64, commands: []string{"bench"}, arg: "N", doc: "launches that are timed together, behind untimed ones; 0: always from the first"},
+	{name: "steps-only", def: false, commands: []string{"bench"}, doc: "time whole steps, not their launches"},
+	{name: "trace", def: "", commands: []string{"bench"}, arg: "F.json", doc: "write the launches of the steps as a trace for Chrome's viewer"},
+
 	{name: "pipeline", def: "default", commands: passCommands, arg: "P", doc: "passes that run: default, or required for those that nothing works without"},
 	{name: "passes", def: []string{}, commands: passCommands, arg: "X,Y", doc: "run these optional passes instead, in the order of the pass table"},
 	{name: "disable-pass", def: []string{}, commands: passCommands, arg: "X,Y", doc: "optional passes that do not run"},
@@ -144,9 +159,16 @@ var flagTable = []flagDef{
 	{name: "check", def: "", commands: []string{"bisect"}, required: true, arg: "CMD", doc: "shell command that works or fails"},
 	{name: "disable-kernel", def: []string{}, commands: kernelCommands, arg: "F,F2", doc: "kernel forms that must not be chosen, as kiln passes lists them"},
 
+	{name: "tp", def: 1, commands: []string{"run"}, arg: "N", doc: "devices that share the matrices of a model: 1, there is nothing for more"},
+	{name: "ep", def: 1, commands: []string{"run"}, arg: "N", doc: "devices that share the experts of a model: 1, there is nothing for more"},
+	{name: "stats", def: false, commands: []string{"run"}, doc: "say how many steps there were, what they took, and what memory is used"},
 	{name: "bundle", def: "", commands: []string{"run", "logits"}, arg: "F.kiln", doc: "run this bundle; if empty, what is needed is compiled for the device"},
-	{name: "cache-dir", def: "", commands: []string{"run", "logits", "check", "compile", "launch", "view", "cache", "doctor"}, arg: "DIR", doc: "where compiled kernels are kept; if empty: kiln in the user's cache folder"},
+	{name: "cache-dir", def: "", commands: []string{"run", "logits", "check", "compile", "bench", "launch", "view", "cache", "doctor"}, arg: "DIR", doc: "where compiled kernels are kept; if empty: kiln in the user's cache folder"},
 	{name: "llvm", def: "", commands: []string{"run", "logits", "check", "compile", "launch", "view", "inspect", "doctor"}, arg: "DIR", doc: "folder of the LLVM programs; if empty: .toolchain/llvm, PATH, then ROCm"},
+
+	{name: "verbose", def: false, commands: logCommands, short: "v", doc: "also say what was tried and chosen, on standard error"},
+	{name: "quiet", def: false, commands: logCommands, doc: "say nothing on standard error but errors, and what other flags ask for"},
+	{name: "log-format", def: "text", commands: logCommands, arg: "F", doc: "of standard error: text, or json for an object on each line"},
 }
 
 // envPrefix starts every environment variable of kiln.
@@ -162,6 +184,7 @@ type flags struct {
 	set     *pflag.FlagSet
 	defs    []flagDef
 	fromEnv map[string]bool
+	bundle  string // of a command that takes it as its argument
 }
 
 // flagsOf are the flags of a command, in the order of its help.

@@ -104,6 +104,7 @@ func openGPU(e *env, f *flags, kind string, index int) (g *gpuDevice, absent boo
 		return nil, errors.Is(err, cuda.ErrNoDevice) || named == "" && errors.As(err, &none), err
 	}
 	g.info = g.opened.Info()
+	e.debugf("device %s:%d: %s, %s, by %s, %s of %s free", kind, index, g.info.Name, g.info.Target, g.opened.Library().Path, binarySize(int64(g.info.MemoryFree)), binarySize(int64(g.info.Memory)))
 	g.notes = append(g.notes, g.info.Problems...)
 	g.eager = cmp.Or(g.eager, "--graph off")
 	g.graphs = "no graphs"
@@ -273,7 +274,7 @@ func (g *gpuDevice) device(why string) device {
 // it does not take it says.
 func chooseAuto(e *env, f *flags) (device, error) {
 	var targets []string // of the bundle
-	if path := f.text("bundle"); path != "" {
+	if path := cmp.Or(f.bundle, f.text("bundle")); path != "" {
 		b, err := bundle.ReadManifest(path)
 		switch {
 		case err != nil: // who opens the bundle says so
@@ -282,13 +283,16 @@ func chooseAuto(e *env, f *flags) (device, error) {
 			targets = b.Manifest.Targets
 		}
 		if targets == nil { // no code for a GPU
-			return device{name: "host", why: "given by " + f.origins("bundle")}, nil
+			return device{name: "host", why: "given by " + cmp.Or(f.origins("bundle"), "the bundle")}, nil
 		}
 	}
 	var not []string
 	for _, kind := range gpuKinds {
 		g, absent, err := openGPU(e, f, kind, 0)
 		var usage *codedError
+		if err != nil {
+			e.debugf("device %s: %v", kind, err)
+		}
 		switch {
 		case errors.As(err, &usage):
 			return device{}, err
@@ -308,6 +312,7 @@ func chooseAuto(e *env, f *flags) (device, error) {
 		if why == "" {
 			return g.device("the first GPU that was found"), nil
 		}
+		e.debugf("device %s: %s", kind, why)
 		not = append(not, kind+": "+why)
 		if err := g.close(); err != nil {
 			return device{}, err

@@ -393,7 +393,7 @@ func (in *inspection) print(e *env, withArgs bool) error {
 		fmt.Fprintf(e.stdout, "  %s\n", printable(p))
 	}
 	for _, n := range in.Notes {
-		fmt.Fprintf(e.stderr, "note: %s\n", n)
+		e.notef("note: %s", n)
 	}
 	return nil
 }

@@ -35,7 +35,7 @@ func (in *bundleInspection) print(e *env, detail bool) error {
 		fmt.Fprintf(w, "  %s\n", printable(p))
 	}
 	for _, n := range in.Notes {
-		fmt.Fprintf(e.stderr, "note: %s\n", n)
+		e.notef("note: %s", n)
 	}
 	return nil
 }

@@ -111,7 +111,7 @@ func runLaunch(e *env, f *flags, _ []string) error {
 		return err
 	}
 	for _, n := range args.nulls {
-		fmt.Fprintf(e.stderr, "note: argument %d of %s is not given: a null pointer\n", n+1, printable(k.Meta.Name))
+		e.notef("note: argument %d of %s is not given: a null pointer", n+1, printable(k.Meta.Name))
 	}
 	if checks != 0 {
 		l.Sanitize = &emu.Sanitize{Checks: checks, Buffers: args.buffers(), Shadow: &emu.Shadow{}}

@@ -2,5 +2,5 @@
 
 package cli
 
-// peakMemory is not known: the system has no getrusage.
-func peakMemory() string { return "unknown" }
+// peakBytes is not known: the system has no getrusage.
+func peakBytes() *int64 { return nil }

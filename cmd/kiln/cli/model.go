@@ -57,6 +57,7 @@ type session struct {
 	device device
 	// numerics that the graphs were built with: a bundle brings its own.
 	numerics dsv4.Numerics
+	watched  *watched // with --stats
 	close    func() error
 }
 
@@ -95,6 +96,9 @@ func openModelOn(e *env, f *flags, dev device, taps bool, want dsv4.Head, progre
 	if err != nil {
 		return nil, nil, err
 	}
+	if f.text("bundle") == "" {
+		e.tellPasses(passSettings(config, disabled))
+	}
 	dir := f.text("model")
 	c, err := loadConfig(dir)
 	if err != nil {
@@ -108,6 +112,7 @@ func openModelOn(e *env, f *flags, dev device, taps bool, want dsv4.Head, progre
 		if err := compiled.fits(f); err != nil {
 			return nil, nil, err
 		}
+		e.debugf("bundle %s: code for %s", path, compiled.code.Module.Target)
 		config = passes.Config{Pipeline: "required"} // the bundle has its plans; the graphs only say the layout
 	}
 	var t passes.Target
@@ -142,7 +147,7 @@ func openModelOn(e *env, f *flags, dev device, taps bool, want dsv4.Head, progre
 				return nil, err
 			}
 			s.close = func() error { return errors.Join(h.Close(), file.Close()) }
-			if s.engine, err = engine.New(h, layout, compiled.rings, compiled.rings*compiled.pages); err != nil {
+			if s.engine, err = engine.New(s.watchSteps(f, h), layout, compiled.rings, compiled.rings*compiled.pages); err != nil {
 				return nil, err
 			}
 			return s.engine.NewSeq(0, compiled.pages)
@@ -163,7 +168,7 @@ func openModelOn(e *env, f *flags, dev device, taps bool, want dsv4.Head, progre
 			}
 		}
 		pages := layout.Pages(positions)
-		if s.engine, err = engine.New(exec, layout, 1, pages); err != nil {
+		if s.engine, err = engine.New(s.watchSteps(f, exec), layout, 1, pages); err != nil {
 			return nil, err
 		}
 		return s.engine.NewSeq(0, pages)

@@ -30,6 +30,7 @@ func newCompiler(e *env, f *flags) (*codegen.Compiler, func(), error) {
 		}
 		return nil, nil, &codedError{exitFailed, err, hint}
 	}
+	e.debugf("LLVM: %s, %s", tools.Version, tools.Source)
 	lc, err := llvm.New(e.ctx, tools, llvm.Options{})
 	if err != nil {
 		return nil, nil, err
@@ -111,10 +112,11 @@ func compileNeeded(e *env, f *flags, dev device, m *passes.Module, disabled []st
 	s := &startup{e: e, f: f, dev: dev, layout: layout, progress: progress}
 	build := func(sides codegen.Sides) (*bundle.Code, error) {
 		c.Sides = sides
-		files, _, err := c.Build(e.ctx, t, m, buckets, codegen.Emit{})
+		files, st, err := c.Build(e.ctx, t, m, buckets, codegen.Emit{})
 		if err != nil {
 			return nil, err
 		}
+		e.tellBuild(f, t.Name, st)
 		return files.Decode(t.Name)
 	}
 	if s.code, err = build(codegen.Sides{Probes: s.wanted()}); err != nil {

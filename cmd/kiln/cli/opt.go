@@ -88,7 +88,7 @@ func runOpt(e *env, f *flags, args []string) error {
 		failed++
 		if len(inputs) > 1 {
 			errs[i] = reproduce(f, errs[i])
-			tell(e.stderr, errs[i])
+			tell(e.log, errs[i])
 		}
 	}
 	switch {

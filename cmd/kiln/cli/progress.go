@@ -19,9 +19,10 @@ const quiet = 1900 * time.Millisecond
 // line that is written over. Elsewhere it is whole lines, one each quiet, so that
 // a quick command leaves none. It is plain ASCII without colour.
 type progress struct {
-	w       io.Writer
+	log     *logs
+	w       io.Writer  // the terminal
 	columns func() int // width of the terminal; nil: there is none
-	silent  bool       // beside --json where there is no terminal
+	silent  bool       // with --quiet, and beside --json where there is no terminal, without -v
 	started time.Time
 	stop    chan struct{} // ends beat
 
@@ -32,11 +33,16 @@ type progress struct {
 
 // newProgress starts telling; close ends it.
 func newProgress(e *env, f *flags) *progress {
-	if file, ok := e.stderr.(*os.File); ok && isatty.IsTerminal(file.Fd()) {
-		return &progress{w: e.stderr, columns: func() int { return terminalColumns(file) }}
+	p := &progress{log: e.log, silent: e.log.level == levelQuiet}
+	if p.silent {
+		return p
 	}
-	p := &progress{w: e.stderr, silent: f.boolean("json")}
-	if !p.silent {
+	if file, ok := e.stderr.(*os.File); ok && isatty.IsTerminal(file.Fd()) {
+		p.w, p.columns = e.stderr, func() int { return terminalColumns(file) }
+		p.log.before = p.clear
+		return p
+	}
+	if p.silent = f.boolean("json") && e.log.level > levelVerbose; !p.silent {
 		p.started, p.stop = time.Now(), make(chan struct{})
 		go p.beat()
 	}
@@ -54,7 +60,7 @@ func (p *progress) beat() {
 		case <-tick.C:
 			p.mu.Lock()
 			if p.doing != "" {
-				fmt.Fprintf(p.w, "%s (%.0f s)\n", p.doing, time.Since(p.started).Seconds())
+				p.log.Info(fmt.Sprintf("%s (%.0f s)", p.doing, time.Since(p.started).Seconds()))
 			}
 			p.mu.Unlock()
 		}
@@ -121,7 +127,7 @@ func (p *progress) show(text func(columns int) string) {
 func (p *progress) note(format string, args ...any) {
 	p.clear()
 	if !p.silent {
-		fmt.Fprintf(p.w, format+"\n", args...)
+		p.log.Info(fmt.Sprintf(format, args...))
 	}
 }
 
@@ -139,6 +145,7 @@ func (p *progress) clear() {
 
 func (p *progress) close() {
 	p.clear()
+	p.log.before = nil
 	if p.stop != nil {
 		close(p.stop)
 	}

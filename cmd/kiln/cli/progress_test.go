@@ -24,7 +24,7 @@ func TestProgressLines(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			p := newProgress(&env{stderr: &b}, f)
+			p := newProgress(&env{stderr: &b, log: newLogs(&b, levelDefault, false)}, f)
 			say := func(after time.Duration, tell func()) {
 				time.Sleep(after)
 				synctest.Wait()
@@ -53,7 +53,7 @@ func TestProgressLines(t *testing.T) {
 func TestProgressWithoutNews(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var b bytes.Buffer
-		p := newProgress(&env{stderr: &b}, newFlags("run", pflag.NewFlagSet("run", pflag.ContinueOnError)))
+		p := newProgress(&env{stderr: &b, log: newLogs(&b, levelDefault, false)}, newFlags("run", pflag.NewFlagSet("run", pflag.ContinueOnError)))
 		p.say("binding weights")
 		time.Sleep(20 * time.Second)
 		synctest.Wait()
@@ -66,7 +66,7 @@ func TestProgressWithoutNews(t *testing.T) {
 
 func TestProgressOnTerminal(t *testing.T) {
 	var b bytes.Buffer
-	p := &progress{w: &b, columns: func() int { return 24 }}
+	p := &progress{log: newLogs(&b, levelDefault, false), w: &b, columns: func() int { return 24 }}
 	p.say("loading %s", "x")
 	p.count("k", 1, 2)
 	p.say("a line that is longer than the terminal")

@@ -21,6 +21,10 @@ const runHelp = `Completes a prompt and streams the text. Standard error shows t
 it was chosen, the prompt, and last one line that sums up: device, sampling,
 tokens, tokens per second, time to the first token, peak memory.
 
+With --stats it ends with the numbers of steps and what they took, and with the
+memory that is used. Standard error is also what --quiet, -v and --log-format are
+about. A model runs on one device: --tp and --ep are refused.
+
 On emu, GPU code is compiled for gfx950 (emu, emu:gfx950) or gfx942 and executed by
 an emulator on this CPU: docs/emulator.md. --sanitize and --counters watch it.
 
@@ -50,11 +54,15 @@ type runResult struct {
 	PrefillS  float64 `json:"prefill_s"` // prompt in, first token out
 	DecodeS   float64 `json:"decode_s"`  // the other tokens
 	// TokensPerS is the rate of the decode steps; of a single token, its own.
-	TokensPerS float64 `json:"tokens_per_s"`
-	Device     string  `json:"device"`
+	TokensPerS float64   `json:"tokens_per_s"`
+	Device     string    `json:"device"`
+	Stats      *runStats `json:"stats,omitempty"` // with --stats
 }
 
 func runRun(e *env, f *flags, _ []string) error {
+	if err := oneDevice(f); err != nil {
+		return err
+	}
 	sampling := engine.Sampling{Temperature: f.float("temperature"), TopK: f.number("top-k"), TopP: f.float("top-p"), Seed: f.seed("seed")}
 	if err := sampling.Check(); err != nil {
 		return usagef("kiln run --temperature 0.7 ...", "%s: %v", f.origins("temperature", "top-k", "top-p", "seed"), err)
@@ -153,13 +161,17 @@ func generate(e *env, f *flags, s *session, seq *engine.Seq, req engine.Request,
 	}
 	r := runResult{
 		PromptIDs: req.Prompt, IDs: ids, Text: text.String(), Device: s.device.name,
-		PrefillS: stats.Prefill.Seconds(), DecodeS: stats.Decode.Seconds(), TokensPerS: rate(len(ids), stats),
+		Stats: s.stats(len(req.Prompt), len(ids)), PrefillS: stats.Prefill.Seconds(), DecodeS: stats.Decode.Seconds(), TokensPerS: rate(len(ids), stats),
 	}
 	if asJSON {
 		return printJSON(e.stdout, r)
 	}
-	fmt.Fprintf(e.stderr, "%s | %s | %s numerics | %d prompt + %d new tokens | %.1f tokens/s | first token after %.2f s | peak memory %s\n",
-		s.device.describe(), req.Sampling, s.numerics, len(req.Prompt), len(ids), r.TokensPerS, first.Seconds(), peakMemory())
+	e.log.Info(fmt.Sprintf("%s | %s | %s numerics | %d prompt + %d new tokens | %.1f tokens/s | first token after %.2f s | peak memory %s",
+		s.device.describe(), req.Sampling, s.numerics, len(req.Prompt), len(ids), r.TokensPerS, first.Seconds(), peakMemory()),
+		"device", s.device.name, "numerics", string(s.numerics), "prompt_tokens", len(req.Prompt), "new_tokens", len(ids), "tokens_per_s", r.TokensPerS, "first_token_s", first.Seconds())
+	if r.Stats != nil {
+		r.Stats.print(e.stderr)
+	}
 	return nil
 }
 

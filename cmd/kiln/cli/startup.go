@@ -36,8 +36,13 @@ type found struct {
 	Replay string             `json:"replay,omitempty"`
 }
 
-// wanted tells whether the checks run: where they are quick, or on emu if asked for.
-func (s *startup) wanted() bool { return s.dev.chip == "" || s.f.boolean("startup-check") }
+// wanted tells whether the checks run: where they are quick, if nothing else was said.
+func (s *startup) wanted() bool {
+	if s.f.given("startup-check") {
+		return s.f.boolean("startup-check")
+	}
+	return s.dev.chip == ""
+}
 
 func (s *startup) run(x *rt.Executor) error {
 	if !s.wanted() {
@@ -45,7 +50,7 @@ func (s *startup) run(x *rt.Executor) error {
 	}
 	r, err := s.look(x)
 	if err != nil {
-		return fmt.Errorf("start-up check: %w", err)
+		return stuck(s.f, fmt.Errorf("start-up check: %w", err))
 	}
 	if s.f.boolean("strict") && (len(r.Faults) > 0 || r.Replay != "") {
 		return r.failed(s.f.commandWith("strict", "false"))

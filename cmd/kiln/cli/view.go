@@ -64,7 +64,7 @@ func runView(e *env, f *flags, args []string) error {
 		launches, kernels = len(p.Plan.Launches), len(p.Code)
 	}
 	for _, n := range v.page.Notes {
-		fmt.Fprintf(e.stderr, "note: %s\n", n)
+		e.notef("note: %s", n)
 	}
 	_, err = fmt.Fprintf(e.stdout, "%s: columns %d, passes that changed nothing %d, launches %d, kernels %d, %s\n",
 		out, changed, len(v.page.Columns)-changed, launches, kernels, size(n))

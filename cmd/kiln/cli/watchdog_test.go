@@ -13,17 +13,19 @@ func TestWatchdog(t *testing.T) {
 	hip, cuda := devicetest.FakeDrivers(t, devicetest.Fakes{CUDA: []string{"sm_90"}, Hangs: true})
 	run := func(more ...string) result {
 		t.Helper()
-		args := []string{"run", "--model", tinyModel, "--bundle", b, "--prompt-ids", "5", "--max-new-tokens", "1", "--hip-lib", hip, "--cuda-lib", cuda, "--watchdog", "1s"}
+		args := []string{"run", "--model", tinyModel, "--bundle", b, "--prompt-ids", "5", "--max-new-tokens", "1", "--hip-lib", hip, "--cuda-lib", cuda, "--watchdog", "1s", "--cache-dir", t.TempDir()}
 		return kilnWith(t, chosen, "", append(args, more...)...)
 	}
-	run().failed(t, exitFailed, "plan prefill B=1 N=", " T=16: ", "CUDA device 0: not done after 1s: the device does not answer; this is step 1 of the plan, none is finished",
-		"\n  try: kiln run --model="+tinyModel+" --prompt-ids=5 --max-new-tokens=1 --device= --graph=off --watchdog=1s --hip-lib="+hip+" --cuda-lib="+cuda+" --bundle="+b+"\n")
+	run("--startup-check=false").failed(t, exitFailed, "plan prefill B=1 N=", " T=16: ", "CUDA device 0: not done after 1s: the device does not answer; this is step 1 of the plan, none is finished",
+		"\n  try: kiln run --model="+tinyModel+" --prompt-ids=5 ", " --graph=off ", " --watchdog=1s ", " --bundle="+b+"\n")
+	// The checks before the first step are watched as steps are.
+	run().failed(t, exitFailed, "start-up check: probe probe.0: ", "CUDA device 0: not done after 1s: the device does not answer", " --graph=off ")
 }
 
 func TestWatchdogNamesKernel(t *testing.T) {
 	b := tinyBundle(t)
 	hip, cuda := devicetest.FakeDrivers(t, devicetest.Fakes{CUDA: []string{"sm_90"}, Hangs: true})
-	kilnWith(t, chosen, "", "run", "--model", tinyModel, "--bundle", b, "--prompt-ids", "5", "--max-new-tokens", "1", "--hip-lib", hip, "--cuda-lib", cuda, "--watchdog", "1s", "--graph", "off").
+	kilnWith(t, chosen, "", "run", "--model", tinyModel, "--bundle", b, "--prompt-ids", "5", "--max-new-tokens", "1", "--hip-lib", hip, "--cuda-lib", cuda, "--watchdog", "1s", "--graph", "off", "--startup-check=false").
 		failed(t, exitFailed, "plan prefill B=1 N=", ": launch 0, kernel ", "not done after 1s")
 }
 

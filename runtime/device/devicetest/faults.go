@@ -131,7 +131,7 @@ func (m *faultModel) start(t testing.TB, open func() (device.Device, error), bat
 	if err != nil {
 		t.Fatal(err)
 	}
-	x, err := device.NewExecutor(dev, m.code, m.mod, m.weights)
+	x, err := device.NewExecutor(t.Context(), dev, m.code, m.mod, m.weights, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,277 @@
+package cli
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/kiln-project/kiln/codegen/plan"
+	"github.com/kiln-project/kiln/ir"
+	"github.com/kiln-project/kiln/ir/eval"
+)
+
+// benchBundle compiles a bundle of the tiny model for some targets.
+func benchBundle(t *testing.T, targets string, args ...string) string {
+	t.Helper()
+	dir := t.TempDir()
+	out := filepath.Join(dir, "tiny.kiln")
+	kiln(t, append([]string{"compile", "--model", tinyModel, "--target", targets, "--batch", "1,2", "--prefill", "16", "--max-seq", "128", "--speculate", "0",
+		"--cache-dir", filepath.Join(dir, "cache"), "-o", out}, args...)...).ok(t)
+	return out
+}
+
+// hostTargetName is the target of this CPU.
+func hostTargetName(t *testing.T) string {
+	t.Helper()
+	needLLVM(t)
+	tg, err := hostTarget()
+	if err != nil {
+		t.Skip(err)
+	}
+	return tg.Name
+}
+
+// checkBench checks what holds for every report: of each step that was asked for, the
+// launches add up to the kernels and to the sum, which differs from the step by the
+// gap.
+func checkBench(t *testing.T, r *benchReport, steps []string) {
+	t.Helper()
+	near := func(a, b float64) bool { return math.Abs(a-b) <= 1e-6*(1+math.Abs(a)) }
+	var got []string
+	for _, s := range r.Steps {
+		got = append(got, strings.Join([]string{s.Entry, itoa(s.Batch), itoa(s.Tokens), itoa(s.Ctx)}, " "))
+		var each, kernels float64
+		var bytes, grouped int64
+		launches := 0
+		for i, l := range s.Each {
+			if l.Index != i || l.Kernel == "" || l.Form == "" || l.Op == "" || l.Grid < 1 || l.Bytes < 1 {
+				t.Errorf("launch %d: %+v", i, l)
+			}
+			each, bytes = each+l.Median, bytes+l.Bytes
+		}
+		for _, k := range s.Kernels {
+			kernels, grouped, launches = kernels+k.Us, grouped+k.Bytes, launches+k.Launches
+		}
+		step := s.Replay
+		if step == nil {
+			step = s.Eager
+		}
+		switch {
+		case len(s.Each) != s.Launches || launches != s.Launches || s.Launches < 20:
+			t.Errorf("%d launches, %d listed, %d grouped", s.Launches, len(s.Each), launches)
+		case bytes != s.Bytes || grouped != s.Bytes:
+			t.Errorf("%d bytes, %d listed, %d grouped", s.Bytes, bytes, grouped)
+		case !near(each, *s.Sum) || !near(kernels, *s.Sum) || !near(*s.Sum+*s.Gap, step.Median):
+			t.Errorf("sum %g of launches %g and kernels %g, step %g, gap %g", *s.Sum, each, kernels, step.Median, *s.Gap)
+		case s.Whole.Median <= 0 || !near(s.TokensPerS, float64(s.Tokens)/s.Whole.Median*1e6) || s.Whole.P95 < s.Whole.Median:
+			t.Errorf("whole steps %+v, %g tokens/s", s.Whole, s.TokensPerS)
+		}
+	}
+	if d := cmp.Diff(steps, got); d != "" {
+		t.Errorf("steps (-want +got):\n%s", d)
+	}
+}
+
+// withoutTimes is a report with all that was measured taken out.
+func withoutTimes(r benchReport) benchReport {
+	r.Load = nil
+	for i := range r.Steps {
+		s := &r.Steps[i]
+		for _, x := range []**stat{&s.Whole, &s.Replay, &s.Eager} {
+			if *x != nil {
+				*x = &stat{Samples: (*x).Samples}
+			}
+		}
+		s.TokensPerS, s.GBPerS, s.Part, s.Sum, s.Gap = 0, 0, nil, nil, nil
+		for j := range s.Each {
+			l := &s.Each[j]
+			l.Median, l.P95, l.GBPerS, l.Part = 0, 0, 0, nil
+		}
+		for j := range s.Kernels {
+			k := &s.Kernels[j]
+			k.Us, k.Median, k.P95, k.Share, k.GBPerS, k.Part = 0, 0, 0, 0, 0, nil
+		}
+		slices.SortFunc(s.Kernels, func(a, b benchKernel) int { return strings.Compare(a.Form+" "+a.Op, b.Form+" "+b.Op) })
+	}
+	return r
+}
+
+// On the host: random weights and those of a checkpoint, decode and prefill; the
+// trace; and equal reports but for the times.
+func TestBenchHost(t *testing.T) {
+	b := benchBundle(t, hostTargetName(t), "--layers", "2")
+	trace := filepath.Join(t.TempDir(), "trace.json")
+	args := []string{"bench", b, "--device", "host", "--samples", "2", "--json"}
+	random := append(slices.Clone(args), "--random-weights", "--ctx", "100,0", "--trace", trace)
+	var reports [2]benchReport
+	for i := range reports {
+		kiln(t, random...).decode(t, &reports[i])
+		checkBench(t, &reports[i], []string{"decode 1 1 0", "decode 1 1 100", "decode 2 2 0", "decode 2 2 100"})
+	}
+	r := reports[0]
+	if r.Device != "host" || r.Weights != "random" || r.Graphs != noGraphs || r.Cache != "hot" || r.Bandwidth != nil || r.Steps[0].Replay != nil || len(r.Digest) != 64 || r.Layers != 2 {
+		t.Errorf("report %+v", r)
+	}
+	checkTrace(t, trace, &reports[1])
+	if d := cmp.Diff(withoutTimes(reports[0]), withoutTimes(reports[1]), cmp.AllowUnexported(benchStep{}, benchKernel{})); d != "" {
+		t.Errorf("two reports:\n%s", d)
+	}
+
+	kiln(t, append(args, "--model", tinyModel, "--entry", "prefill", "--window", "0", "--steps-only")...).decode(t, &r)
+	if len(r.Steps) != 1 || r.Steps[0].Tokens != 16 || r.Steps[0].Ctx != 112 || r.Steps[0].Sum != nil || r.Weights != tinyModel {
+		t.Errorf("report %+v", r)
+	}
+	text := kiln(t, "bench", b, "--device", "host", "--samples", "1", "--random-weights", "--batch", "2", "--window", "0").ok(t)
+	for _, want := range []string{"decode, 2 requests, context 127: ", "tokens/s\n", "\nwhole ", "\none by one ", "\nblock_linear ", "\nsum ", " gap "} {
+		if !strings.Contains(text.stdout, want) {
+			t.Errorf("standard output lacks %q:\n%s", want, text.stdout)
+		}
+	}
+}
+
+// checkTrace reads a trace: the launches of each step, one after the other.
+func checkTrace(t *testing.T, path string, r *benchReport) {
+	t.Helper()
+	var file struct{ TraceEvents []traceEvent }
+	if err := json.Unmarshal(readFile(t, path), &file); err != nil {
+		t.Fatal(err)
+	}
+	at, step := 0, -1
+	end := 0.0
+	for _, e := range file.TraceEvents {
+		if e.Phase == "M" {
+			step, at, end = step+1, 0, 0
+			continue
+		}
+		l := r.Steps[step].Each[at]
+		if e.Phase != "X" || e.Name != l.Op || e.Category != l.Form || e.Process != step+1 || e.Ts != end || *e.Duration != max(l.Median, 0) || e.Args["median_us"] != l.Median {
+			t.Fatalf("step %d launch %d: %+v, want %+v at %g", step, at, e, l, end)
+		}
+		end += *e.Duration
+		at++
+	}
+	if step != len(r.Steps)-1 || at != r.Steps[step].Launches {
+		t.Errorf("the trace ends in step %d with %d launches", step, at)
+	}
+}
+
+// On GPUs that compute nothing, by fake drivers: replays beside launches one by one,
+// the bandwidth of the chip or of the driver; what is left open fails the test.
+func TestBenchGPU(t *testing.T) {
+	needGPU(t)
+	b := benchBundle(t, "sm_90,gfx942", "--layers", "1")
+	args := []string{"bench", b, "--random-weights", "--samples", "2", "--batch", "2", "--ctx", "5", "--json"}
+	for _, tc := range []struct {
+		drivers   []string
+		args      []string
+		graphs    string
+		device    string
+		from      string
+		bandwidth float64
+	}{
+		{drivers(t, nil, []string{"sm_90"}), nil, "built", "cuda:0", "the driver: ", 2 * 3.201e9 * 6144 / 8},
+		{drivers(t, []string{"gfx942:sramecc+:xnack-"}, nil), []string{"--graph-build", "capture", "--cold", "--window", "7"}, "captured", "hip:0", "MI300X: ", 5.3e12},
+		{drivers(t, []string{"gfx942:sramecc+:xnack-"}, nil), []string{"--graph", "off", "--device", "hip"}, noGraphs, "hip:0", "MI300X: ", 5.3e12},
+	} {
+		var r benchReport
+		kilnWith(t, chosen, "", slices.Concat(args, tc.args, tc.drivers)...).decode(t, &r)
+		s := r.Steps[0]
+		if r.Graphs != tc.graphs || r.Device != tc.device || r.Layers != 1 || r.Driver == "" || r.Clocks == nil || r.Clocks.Core == 0 || *r.CacheSize == 0 || !strings.HasPrefix(r.Source, tc.from) || *r.Bandwidth != tc.bandwidth {
+			t.Errorf("%v: %+v", tc.args, r)
+		}
+		if (r.Cache == "cold") != slices.Contains(tc.args, "--cold") || (s.Replay == nil) != (tc.graphs == noGraphs) || s.Eager == nil {
+			t.Errorf("%v: cache %s, replay %v, eager %v", tc.args, r.Cache, s.Replay, s.Eager)
+		}
+		checkBench(t, &r, []string{"decode 2 2 5"})
+	}
+}
+
+// What cannot be timed is refused before anything runs, with what to do instead.
+func TestBenchRefuses(t *testing.T) {
+	b := benchBundle(t, hostTargetName(t), "--layers", "1")
+	random := []string{"bench", b, "--random-weights", "--device", "host"}
+	with := func(args ...string) []string { return append(slices.Clone(random), args...) }
+	for _, tc := range []struct {
+		args  []string
+		code  int
+		parts []string
+	}{
+		{[]string{"bench", b}, exitUsage, []string{"bench needs exactly one of --model, --random-weights, got 0"}},
+		{with("--model", tinyModel), exitUsage, []string{"got 2"}},
+		{with("--batch", "3"), exitRefused, []string{"--batch 3: " + b + " was compiled for 1,2\n", "--batch 1\n"}},
+		{with("--batch", "0"), exitUsage, []string{`--batch: "0"`}},
+		{with("--ctx", "128"), exitRefused, []string{"--ctx 128: with 1 new, " + b + " has room for 128 tokens of a request", "--ctx 127\n"}},
+		{with("--entry", "prefill", "--ctx", "113"), exitRefused, []string{"--ctx 113: with 16 new", "--ctx 112\n"}},
+		{with("--ctx", "1,-1"), exitUsage, []string{`--ctx "1,-1": want distinct numbers`}},
+		{with("--entry", "verify"), exitRefused, []string{"--entry verify: decode and prefill can be timed"}},
+		{with("--prefill", "16"), exitUsage, []string{"--prefill is of entry prefill, not of decode"}},
+		{with("--device", "emu:gfx942"), exitRefused, []string{"device emu:gfx942 is emulated", "--counters c.json, then kiln inspect " + b + " --profile c.json\n"}},
+		{with("--device", "ref"), exitRefused, []string{"device ref has no kernels"}},
+		{with("--device", "abacus"), exitRefused, []string{"--device abacus: this version has"}},
+		{with("--device", "cuda:0", "--cuda-lib", "/nowhere.so"), exitFailed, []string{"--device cuda:0: no CUDA library could be loaded"}},
+		{with("--cold"), exitRefused, []string{"--cold: the size of the caches of device host is not known"}},
+		{with("--graph", "on"), exitRefused, []string{"--graph: device host has no graphs"}},
+		{with("--seconds", "0"), exitUsage, []string{"--seconds is 0, want a positive number"}},
+		{with("--window", "-1"), exitUsage, []string{"--window is -1, want at least 0"}},
+		{[]string{"bench", filepath.Join(b, "none"), "--random-weights", "--device", "host"}, exitFailed, []string{"manifest.json: no such file"}},
+	} {
+		kiln(t, tc.args...).failed(t, tc.code, tc.parts...)
+	}
+	gpu := slices.Concat(random[:3], []string{"--device", "cuda"}, drivers(t, nil, []string{"sm_90"}))
+	kiln(t, gpu...).failed(t, exitRefused, "was compiled for ["+hostTargetName(t)+"], device cuda:0 (given by --device) runs none of them")
+
+	// Of an older kiln: without the kernels that make random weights.
+	old := filepath.Join(t.TempDir(), "old.kiln")
+	if err := os.CopyFS(old, os.DirFS(b)); err != nil {
+		t.Fatal(err)
+	}
+	resealed(t, old, filepath.Join(hostTargetName(t), "module.json"), func(text []byte) []byte {
+		return bytes.Replace(text, []byte(`"form": "random_fill"`), []byte(`"form": "something"`), 1)
+	})
+	kiln(t, "bench", old, "--random-weights", "--device", "host").failed(t, exitFailed, "weight embed: the code has no kernel of form random_fill", "compile it again")
+}
+
+// resealed changes a file of a bundle, and its digest in the manifest.
+func resealed(t *testing.T, path, file string, change func([]byte) []byte) {
+	t.Helper()
+	name, manifest := filepath.Join(path, file), filepath.Join(path, "manifest.json")
+	before := readFile(t, name)
+	after := change(before)
+	digest := func(data []byte) []byte { return fmt.Appendf(nil, "%x", sha256.Sum256(data)) }
+	for name, data := range map[string][]byte{name: after, manifest: bytes.Replace(readFile(t, manifest), digest(before), digest(after), 1)} {
+		if err := os.WriteFile(name, data, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// Results that are not finite end the measurement, with their place.
+func TestBenchFinite(t *testing.T) {
+	nan := float32(math.NaN())
+	logits := func(v ...float32) *eval.Tensor { return &eval.Tensor{DType: ir.F32, Shape: []int{1, len(v)}, F: v} }
+	flags := func(v ...int64) *eval.Tensor { return &eval.Tensor{DType: ir.I32, Shape: []int{len(v)}, I: v} }
+	for want, out := range map[string]*eval.Tensor{
+		"":                            logits(1, -2, 0),
+		"output x, element 1 is NaN":  logits(1, nan),
+		"output x, element 0 is +Inf": logits(float32(math.Inf(1)), nan),
+		"output x_flags, row 1: the flags are 0x1: a logit is not finite": flags(0, 1),
+	} {
+		name := "x"
+		if out.DType == ir.I32 {
+			name = "x_flags"
+		}
+		err := finite(map[string]*eval.Tensor{name: out}, []plan.Tensor{{Name: name}})
+		if got := fmt.Sprint(err); got != want && (want != "" || err != nil) {
+			t.Errorf("error %v, want %q", err, want)
+		}
+	}
+}
