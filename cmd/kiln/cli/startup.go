@@ -45,7 +45,7 @@ func (s *startup) run(x *rt.Executor) error {
 	}
 	r, err := s.look(x)
 	if err != nil {
-		return fmt.Errorf("start-up check: %w", err)
+		return stuck(s.f, fmt.Errorf("start-up check: %w", err))
 	}
 	if s.f.boolean("strict") && (len(r.Faults) > 0 || r.Replay != "") {
 		return r.failed(s.f.commandWith("strict", "false"))
