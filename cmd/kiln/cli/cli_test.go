@@ -47,7 +47,7 @@ type result struct {
 
 // noteForm is a line of standard error that no command is judged by: what it told
 // before it failed or was done, and that it is not dead on a slow machine.
-var noteForm = regexp.MustCompile(`(?m)^(device: .*|prompt: .*|note: argument .* is not given: a null pointer|.* \(\d+ s\))\n`)
+var noteForm = regexp.MustCompile(`(?m)^(device: .*|start-up check: .*|prompt: .*|note: argument .* is not given: a null pointer|.* \(\d+ s\))\n`)
 
 func withoutNotes(stderr string) string { return noteForm.ReplaceAllString(stderr, "") }
 

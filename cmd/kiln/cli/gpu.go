@@ -69,15 +69,17 @@ func graphOptions(f *flags) (cuda.PlanOptions, error) {
 }
 
 // stuck is the error of a step that the watchdog ended, with the command that finds
-// the kernel; without graphs the error has it.
+// the kernel; without graphs the error has it. What could not be closed on the way out
+// is no news.
 func stuck(f *flags, err error) error {
 	if !errors.Is(err, cuda.ErrStuck) {
 		return err
 	}
+	first, _, _ := strings.Cut(err.Error(), "\n")
 	if l := (*rt.LaunchError)(nil); errors.As(err, &l) {
-		return err
+		return errors.New(first)
 	}
-	return &codedError{exitFailed, err, f.commandWith("graph", "off")}
+	return &codedError{exitFailed, errors.New(first), f.commandWith("graph", "off")}
 }
 
 // openGPU opens a GPU. absent says that there is none, or no library of the vendor's

@@ -6,27 +6,37 @@ import (
 	"github.com/kiln-project/kiln/runtime/device/devicetest"
 )
 
-// A step that does not end is an error with its entry and bucket; the command that it
-// names finds the kernel.
+// hanging runs a bundle of the tiny model on a fake whose kernels do not end: from the first on, or
+// after the start-up checks, which another fake has passed or not.
+func hanging(t *testing.T, b string, afterChecks bool, want []string, more ...string) {
+	t.Helper()
+	cache := t.TempDir()
+	args := func(hangs bool) []string {
+		hip, cuda := devicetest.FakeDrivers(t, devicetest.Fakes{CUDA: []string{"sm_90"}, Hangs: hangs})
+		list := []string{"--model", tinyModel, "--prompt-ids", "5", "--max-new-tokens", "1", "--device", "cuda:0"}
+		return append(append(list, more...), "--hip-lib", hip, "--cuda-lib", cuda, "--cache-dir", cache, "--bundle", b)
+	}
+	if afterChecks {
+		kilnWith(t, chosen, "", append([]string{"run"}, args(false)...)...).ok(t)
+	}
+	run := append(args(true), "--watchdog", "1s")
+	kilnWith(t, chosen, "", append([]string{"run"}, run...)...).failed(t, exitFailed, want...)
+}
+
+// A step that does not end is an error with its entry and bucket, and the last step that
+// did; the command that it names finds the kernel.
 func TestWatchdog(t *testing.T) {
 	b := tinyBundle(t)
-	hip, cuda := devicetest.FakeDrivers(t, devicetest.Fakes{CUDA: []string{"sm_90"}, Hangs: true})
-	run := func(more ...string) result {
-		t.Helper()
-		args := []string{"run", "--model", tinyModel, "--bundle", b, "--prompt-ids", "5", "--max-new-tokens", "1", "--hip-lib", hip, "--cuda-lib", cuda, "--watchdog", "1s", "--cache-dir", t.TempDir()}
-		return kilnWith(t, chosen, "", append(args, more...)...)
-	}
-	run("--startup-check=false").failed(t, exitFailed, "plan prefill B=1 N=", " T=16: ", "CUDA device 0: not done after 1s: the device does not answer; this is step 1 of the plan, none is finished",
-		"\n  try: kiln run --model="+tinyModel+" --prompt-ids=5 ", " --graph=off ", " --watchdog=1s ", " --bundle="+b+"\n")
-	// The checks before the first step are watched as steps are.
-	run().failed(t, exitFailed, "start-up check: probe probe.0: ", "CUDA device 0: not done after 1s: the device does not answer", " --graph=off ")
+	hint := "\n  try: kiln run --model=" + tinyModel + " --prompt-ids=5 --max-new-tokens=1 --device=cuda:0 --graph=off --watchdog=1s --hip-lib="
+	const stuck = ": CUDA device 0: not done after 1s: the device does not answer; this is step 1 of the plan, none is finished"
+	hanging(t, b, true, []string{"kiln: plan prefill B=1 N=", " T=16" + stuck, hint})
+	hanging(t, b, false, []string{"kiln: start-up check: probe ", ": plan probe.0 B=1" + stuck, hint})
 }
 
 func TestWatchdogNamesKernel(t *testing.T) {
 	b := tinyBundle(t)
-	hip, cuda := devicetest.FakeDrivers(t, devicetest.Fakes{CUDA: []string{"sm_90"}, Hangs: true})
-	kilnWith(t, chosen, "", "run", "--model", tinyModel, "--bundle", b, "--prompt-ids", "5", "--max-new-tokens", "1", "--hip-lib", hip, "--cuda-lib", cuda, "--watchdog", "1s", "--graph", "off", "--startup-check=false").
-		failed(t, exitFailed, "plan prefill B=1 N=", ": launch 0, kernel ", "not done after 1s")
+	hanging(t, b, false, []string{"kiln: start-up check: probe ", ": launch 0, kernel ", "not done after 1s"}, "--graph", "off")
+	hanging(t, b, true, []string{"kiln: plan prefill B=1 N=", ": launch 0, kernel ", "not done after 1s"}, "--graph", "off")
 }
 
 func TestWatchdogRefuses(t *testing.T) {
