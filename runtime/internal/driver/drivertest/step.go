@@ -47,9 +47,10 @@ const stepRow = 4
 // block is the allocation that an argument points into, from there on.
 func (l *Launch) block(arg int) []byte {
 	address := number(l.Kernarg, arg)
-	for base, b := range l.fake.blocks {
-		if at := uintptr(address) - base; uintptr(address) >= base && at < uintptr(len(b.bytes)) {
-			return b.bytes[at:]
+	for _, base := range sortedKeys(l.fake.blocks) {
+		b := l.fake.blocks[base].bytes
+		if at := uintptr(address) - base; uintptr(address) >= base && at < uintptr(len(b)) {
+			return b[at:]
 		}
 	}
 	return nil
