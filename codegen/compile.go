@@ -68,7 +68,7 @@ const optPasses = "default<O3>"
 // Compile compiles and links every kernel of u. For a GPU it adds those around the
 // launches of a step.
 func (c *Compiler) Compile(ctx context.Context, u *Unit) (*Compiled, error) {
-	if err := u.around(); err != nil {
+	if err := u.AddAround(); err != nil {
 		return nil, err
 	}
 	t := u.Target

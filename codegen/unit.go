@@ -121,9 +121,9 @@ func (u *Unit) build(key, name string, params []kernel.Param, body func(*kernel.
 	return i, nil
 }
 
-// around adds the kernels that run around the launches of a step. The host needs
-// none: its memory is the process's.
-func (u *Unit) around() error {
+// AddAround adds the kernels that run around the launches of a step, unless they are
+// there: Compile does. The host needs none: its memory is the process's.
+func (u *Unit) AddAround() error {
 	if !u.Target.GPU() || len(u.Kernels) == 0 || u.Module.Step != nil {
 		return nil
 	}

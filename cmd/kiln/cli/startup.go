@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/kiln-project/kiln/check"
 	"github.com/kiln-project/kiln/codegen"
@@ -112,15 +113,18 @@ func (s *startup) look(x *rt.Executor) (found, error) {
 	cache := codegen.OpenCache(dir)
 	var r found
 	if data, ok := cache.Get(key); ok && json.Unmarshal(data, &r) == nil {
+		s.e.debugf("start-up checks: what was found before, by the cache in %s", dir)
 		return r, nil
 	}
 	s.progress.say("start-up checks")
+	start, probes := time.Now(), 0
 	r = found{Faults: []check.ProbeFault{}}
 	if p := s.code.Probes; p != nil {
 		m, err := s.dev.spread(p.Module)
 		if err != nil {
 			return r, err
 		}
+		probes = len(m.Plans) / 2
 		if r.Faults, err = check.Probes(s.e.ctx, x, p.Object, m, p.Graphs); err != nil {
 			return r, err
 		}
@@ -128,6 +132,7 @@ func (s *startup) look(x *rt.Executor) (found, error) {
 	if r.Replay, err = check.Replays(s.e.ctx, x, s.layout); err != nil {
 		return r, err
 	}
+	s.e.debugf("start-up checks: %s and the replays of a step in %.2f s", count(int64(probes), "probe"), time.Since(start).Seconds())
 	data, err := json.Marshal(r)
 	if err != nil {
 		return r, err

@@ -40,6 +40,9 @@ func Record(dir string, compile Compile) Compile {
 // is lowered there must be what was lowered then.
 func Stored(dir string) Compile {
 	return func(_ context.Context, u *codegen.Unit) (*codegen.Compiled, error) {
+		if err := u.AddAround(); err != nil {
+			return nil, err
+		}
 		f, err := os.Open(storedName(dir, u))
 		if err != nil {
 			return nil, fmt.Errorf("code that was not recorded: %w", err)
@@ -54,7 +57,7 @@ func Stored(dir string) Compile {
 	}
 }
 
-// storedName is a unit's file, by what its code depends on.
+// storedName is the file of a unit with all of its kernels, by what its code depends on.
 func storedName(dir string, u *codegen.Unit) string {
 	h := sha256.New()
 	fmt.Fprintln(h, u.Target.Name)
