@@ -49,6 +49,22 @@ func (c *Cache) Health() (CacheHealth, error) {
 	return h, nil
 }
 
+// Each calls f with every sound entry, in the order of their keys.
+func (c *Cache) Each(f func(body []byte)) error {
+	list, err := os.ReadDir(c.dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	for _, e := range list {
+		if key, entry := strings.CutSuffix(e.Name(), cacheSuffix); entry {
+			if body, ok := c.Get(key); ok {
+				f(body)
+			}
+		}
+	}
+	return err
+}
+
 // isUnfinished tells whether a file was being written.
 func isUnfinished(name string) bool {
 	return strings.HasPrefix(name, "new-") && strings.HasSuffix(name, ".tmp")

@@ -17,7 +17,8 @@ import (
 
 const doctorHelp = `Says what kiln finds on this machine: the processor, memory, GPU drivers with their
 devices and the faults that are known of them, the environment variables that
-matter, the cache, and LLVM, with what it can compile for, how it runs and why.
+matter, the cache with what start-up checks found, and LLVM, with what it can
+compile for, how it runs and why.
 The exit code is 0 also when something is missing; the report says what to do.`
 
 // doctorReport is the whole of kiln doctor --json.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -68,12 +69,13 @@ type doctorCache struct {
 	Dir   string `json:"dir"`
 	Found bool   `json:"found"` // it is made when something is stored
 	codegen.CacheHealth
-	Problem string `json:"problem,omitempty"`
+	Checks  []found `json:"startup_checks"` // what they found, of each device and model
+	Problem string  `json:"problem,omitempty"`
 }
 
 func examineCache(f *flags) doctorCache {
 	dir, err := cacheDir(f)
-	r := doctorCache{Dir: dir}
+	r := doctorCache{Dir: dir, Checks: []found{}}
 	if err == nil {
 		_, err = os.Stat(dir)
 		if errors.Is(err, fs.ErrNotExist) {
@@ -85,7 +87,15 @@ func examineCache(f *flags) doctorCache {
 		r.Found = true
 		cache := codegen.OpenCache(dir)
 		r.CacheHealth, err = cache.Health()
-		err = errors.Join(err, cache.Check())
+		err = errors.Join(err, cache.Check(), cache.Each(func(body []byte) {
+			if x, ok := decodeFound(body); ok {
+				r.Checks = append(r.Checks, x)
+			}
+		}))
+		slices.SortFunc(r.Checks, func(a, b found) int {
+			return cmp.Or(strings.Compare(a.Of, b.Of), strings.Compare(a.Device, b.Device), len(a.Faults)-len(b.Faults), strings.Compare(a.Replay, b.Replay))
+		})
+		r.Checks = slices.CompactFunc(r.Checks, func(a, b found) bool { return reflect.DeepEqual(a, b) })
 	}
 	if err != nil {
 		r.Problem = oneLine(err)
@@ -105,6 +115,18 @@ func (r doctorCache) print(line func(name, format string, args ...any)) {
 	}
 	for _, name := range r.Damaged {
 		line("  damaged", "%s: it is made again when it is needed; kiln cache clean removes all", name)
+	}
+	for _, x := range r.Checks {
+		if len(x.Faults) == 0 && x.Replay == "" {
+			line("  checked", "%s on %s: fused kernels and replays are right", x.Of, x.Device)
+			continue
+		}
+		for _, f := range x.Faults {
+			line("  checked", "%s on %s: %s", x.Of, x.Device, f)
+		}
+		if x.Replay != "" {
+			line("  checked", "%s on %s: %s", x.Of, x.Device, x.Replay)
+		}
 	}
 	if r.Unfinished > 0 {
 		line("", "%s being written, or left by a process that was stopped", count(int64(r.Unfinished), "file"))

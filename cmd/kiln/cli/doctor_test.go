@@ -261,7 +261,7 @@ func TestDoctorCache(t *testing.T) {
 		}
 		return examineCache(f)
 	}
-	if diff := cmp.Diff(doctorCache{Dir: dir, CacheHealth: codegen.CacheHealth{Damaged: []string{}}}, look()); diff != "" {
+	if diff := cmp.Diff(doctorCache{Dir: dir, Checks: []found{}, CacheHealth: codegen.CacheHealth{Damaged: []string{}}}, look()); diff != "" {
 		t.Errorf("no folder: %s", diff)
 	}
 	cache := codegen.OpenCache(dir)
@@ -275,7 +275,7 @@ func TestDoctorCache(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	want := doctorCache{Dir: dir, Found: true, CacheHealth: codegen.CacheHealth{Entries: 2, Bytes: 8 + 32 + 7, Damaged: []string{"bb.kiln-object"}, Unfinished: 1}}
+	want := doctorCache{Dir: dir, Checks: []found{}, Found: true, CacheHealth: codegen.CacheHealth{Entries: 2, Bytes: 8 + 32 + 7, Damaged: []string{"bb.kiln-object"}, Unfinished: 1}}
 	if diff := cmp.Diff(want, look()); diff != "" {
 		t.Error(diff)
 	}

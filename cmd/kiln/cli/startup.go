@@ -1,6 +1,8 @@
 package cli
 
 import (
+	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -33,8 +35,23 @@ type startup struct {
 
 // found is what the checks found, as it is kept.
 type found struct {
+	Device string             `json:"device"`
+	Of     string             `json:"of"` // the bundle, or the model's folder
 	Faults []check.ProbeFault `json:"faults"`
-	Replay string             `json:"replay,omitempty"`
+	Replay string             `json:"replay,omitempty"` // how replays differ
+}
+
+// foundHead tells what checks found from what else a cache keeps.
+const foundHead = "kiln start-up checks\n"
+
+func (r found) encode() ([]byte, error) {
+	data, err := json.Marshal(r)
+	return append([]byte(foundHead), data...), err
+}
+
+func decodeFound(data []byte) (r found, ok bool) {
+	text, ok := bytes.CutPrefix(data, []byte(foundHead))
+	return r, ok && json.Unmarshal(text, &r) == nil
 }
 
 // wanted tells whether the checks run: where they are quick, if nothing else was said.
@@ -111,14 +128,15 @@ func (s *startup) look(x *rt.Executor) (found, error) {
 		return found{}, err
 	}
 	cache := codegen.OpenCache(dir)
-	var r found
-	if data, ok := cache.Get(key); ok && json.Unmarshal(data, &r) == nil {
-		s.e.debugf("start-up checks: what was found before, by the cache in %s", dir)
-		return r, nil
+	if data, ok := cache.Get(key); ok {
+		if r, ok := decodeFound(data); ok {
+			s.e.debugf("start-up checks: what was found before, by the cache in %s", dir)
+			return r, nil
+		}
 	}
 	s.progress.say("start-up checks")
 	start, probes := time.Now(), 0
-	r = found{Faults: []check.ProbeFault{}}
+	r := found{Device: s.dev.describe(), Of: cmp.Or(s.f.text("bundle"), s.f.text("model")), Faults: []check.ProbeFault{}}
 	if p := s.code.Probes; p != nil {
 		m, err := s.dev.spread(p.Module)
 		if err != nil {
@@ -133,7 +151,7 @@ func (s *startup) look(x *rt.Executor) (found, error) {
 		return r, err
 	}
 	s.e.debugf("start-up checks: %s and the replays of a step in %.2f s", count(int64(probes), "probe"), time.Since(start).Seconds())
-	data, err := json.Marshal(r)
+	data, err := r.encode()
 	if err != nil {
 		return r, err
 	}

@@ -71,6 +71,13 @@ func TestStartupChecks(t *testing.T) {
 		}
 	}
 	run(bad, "--strict").failed(t, exitCheck, line)
+	doctor := kiln(t, "doctor", "--cache-dir", filepath.Join(dir, "cache"))
+	doctor.ok(t)
+	for _, want := range []string{good + " on host (", "): fused kernels and replays are right\n", bad + " on host (", strings.TrimPrefix(line, "start-up check")} {
+		if !strings.Contains(doctor.stdout, want) {
+			t.Errorf("doctor says\n%s\nwant %q in it", doctor.stdout, want)
+		}
+	}
 
 	change(bad, func(c *bundle.Code) {
 		exchange(t, c.Probes.Module)
