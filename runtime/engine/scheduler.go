@@ -1,0 +1,332 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"sync"
+)
+
+// Limits bound what a scheduler takes on. A zero is the default.
+type Limits struct {
+	Sessions     int // that have a place at a time; all rings
+	Pages        int // of all sessions; all pages
+	SessionPages int // of one session, as the plans' page tables have; Pages
+	Queue        int // requests that wait for a place; 256
+	Chunk        int // tokens of a prefill step; what the executor takes
+	Drafts       int // positions beyond its last token that a session's steps may write; none
+}
+
+// defaultQueue is how many requests wait if nobody says.
+const defaultQueue = 256
+
+// Scheduler runs requests beside each other on one engine, which nobody else may step.
+//
+// A request is accepted or refused by Submit, before anything runs. It waits in the
+// order of submission until a ring and pages for all of its positions are free, so that
+// it never runs out of them. Prompts are fed one after another in the order of
+// admission, a chunk a step; while there are prompts and sessions past theirs, such
+// steps alternate with decode steps of all the latter. Nothing depends on a clock: equal
+// submissions between equal steps give equal steps.
+//
+// One goroutine calls Step, Drain or Serve; any may call Submit, and Cancel of sessions.
+type Scheduler struct {
+	e      *Engine
+	limits Limits
+	wake   chan struct{} // has one if something was submitted or cancelled
+
+	mu      sync.Mutex
+	places  *Places
+	queue   []*Session
+	running []*Session // in the order of admission
+	ended   error      // why nothing more is taken on
+	fed     bool       // the last step was a chunk of a prompt
+}
+
+// NewScheduler makes a scheduler for an engine, all of whose rings and pages are free.
+// An executor that cannot run the limits is refused.
+func NewScheduler(e *Engine, l Limits) (*Scheduler, error) {
+	chunk := e.exec.MaxPrefill()
+	for _, x := range []struct {
+		what      string
+		n         *int
+		def, most int
+	}{
+		{"sessions at a time", &l.Sessions, e.rings, e.rings},
+		{"pages", &l.Pages, e.pages, e.pages},
+		{"waiting requests", &l.Queue, defaultQueue, math.MaxInt32},
+		{"tokens of a prefill step", &l.Chunk, chunk, chunk},
+		{"drafts", &l.Drafts, 0, e.layout.MaxDraft},
+	} {
+		if err := limit(x.what, x.n, x.def, x.most); err != nil {
+			return nil, err
+		}
+	}
+	if err := limit("pages of a session", &l.SessionPages, l.Pages, l.Pages); err != nil {
+		return nil, err
+	}
+	steps := []struct {
+		entry string
+		s     Shape
+	}{{entryPrefill, Shape{T: l.Chunk, B: 1, O: 1, P: l.SessionPages}}, {entryDecode, Shape{T: l.Sessions, B: l.Sessions, O: l.Sessions, P: l.SessionPages}}}
+	for _, x := range steps {
+		if _, err := e.exec.Fit(x.entry, x.s); err != nil {
+			return nil, fmt.Errorf("scheduler: %w", err)
+		}
+	}
+	return &Scheduler{e: e, limits: l, wake: make(chan struct{}, 1), places: NewPlaces(l.Sessions, l.Pages)}, nil
+}
+
+// limit fills in the default of a number, and bounds it.
+func limit(what string, n *int, def, most int) error {
+	if *n == 0 {
+		*n = def
+	}
+	if *n < 0 || *n > most {
+		return fmt.Errorf("scheduler: %d %s, want at most %d", *n, what, most)
+	}
+	return nil
+}
+
+// Check refuses a request that could not finish: beside what Layout.Check says, one
+// whose prompt, new tokens and drafts have no room in the model's positions or in a
+// session's pages.
+func (s *Scheduler) Check(r Request) error {
+	l := s.e.layout
+	if err := l.Check(r); err != nil {
+		return err
+	}
+	n := s.positions(r)
+	if n > l.MaxPositions {
+		return fmt.Errorf("%d prompt tokens, %d new ones and %d drafts need %d positions, max_position_embeddings is %d", len(r.Prompt), r.MaxNew, s.limits.Drafts, n, l.MaxPositions)
+	}
+	if most := s.limits.SessionPages; l.Pages(n) > most {
+		return fmt.Errorf("%d prompt tokens, %d new ones and %d drafts need %d positions, a session has %d (%d pages of %d)", len(r.Prompt), r.MaxNew, s.limits.Drafts, n, most*l.PageTokens, most, l.PageTokens)
+	}
+	return nil
+}
+
+// positions are those that a request holds a place for.
+func (s *Scheduler) positions(r Request) int { return len(r.Prompt) + r.MaxNew + s.limits.Drafts }
+
+// Submit accepts a request or says why not. emit, if not nil, hears of each new token
+// on the goroutine that steps, which waits for it; its error ends the session.
+func (s *Scheduler) Submit(r Request, emit func(id int32) error) (*Session, error) {
+	if err := s.Check(r); err != nil {
+		return nil, err
+	}
+	x := &Session{req: r, emit: emit, pages: s.e.layout.Pages(s.positions(r)), wake: s.wake, done: make(chan struct{})}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ended != nil {
+		return nil, fmt.Errorf("no request is taken on any more: %w", s.ended)
+	}
+	if len(s.queue) == s.limits.Queue {
+		return nil, fmt.Errorf("%d requests wait already, as many as may", len(s.queue))
+	}
+	s.queue = append(s.queue, x)
+	poke(s.wake)
+	return x, nil
+}
+
+// Load is how many requests wait, how many sessions have a place, and what they hold.
+type Load struct{ Waiting, Running, Rings, Pages int }
+
+// Load tells what there is now.
+func (s *Scheduler) Load() Load {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	l := Load{Waiting: len(s.queue), Running: len(s.running)}
+	l.Rings, l.Pages = s.places.Held()
+	return l
+}
+
+// Step runs one step and tells whether there was one to run. Its error, with which all
+// sessions end, is the device's: the pools are undefined after it, so the scheduler
+// takes nothing on any more.
+func (s *Scheduler) Step() (ran bool, err error) {
+	prompt, rest, err := s.next()
+	switch {
+	case err != nil:
+	case prompt != nil:
+		err = s.prefill(prompt)
+	case len(rest) > 0:
+		err = s.decode(rest)
+	default:
+		return false, nil
+	}
+	if err != nil {
+		return false, errors.Join(err, s.endAll(err))
+	}
+	return true, nil
+}
+
+// next ends what was cancelled, admits what fits, and chooses a step: a chunk of a
+// session's prompt, or a token of all sessions that are past theirs.
+func (s *Scheduler) next() (prompt *Session, rest []*Session, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ended != nil {
+		return nil, nil, s.ended
+	}
+	for _, x := range append(append([]*Session{}, s.running...), s.queue...) {
+		if x.cancelled.Load() {
+			if err := s.end(x, ErrCancelled); err != nil {
+				return nil, nil, err
+			}
+		}
+	}
+	for len(s.queue) > 0 && s.places.Fits(s.queue[0].pages) {
+		x := s.queue[0]
+		if x.seq, err = s.places.Take(x.pages); err != nil {
+			return nil, nil, err
+		}
+		s.queue, s.running = s.queue[1:], append(s.running, x)
+	}
+	for _, x := range s.running {
+		switch {
+		case !x.prefilling():
+			rest = append(rest, x)
+		case prompt == nil:
+			prompt = x
+		}
+	}
+	if prompt != nil && len(rest) > 0 && s.fed {
+		prompt = nil
+	}
+	s.fed = prompt != nil
+	return prompt, rest, nil
+}
+
+// prefill feeds the next chunk of a session's prompt; the last one gives a token.
+func (s *Scheduler) prefill(x *Session) error {
+	from := x.seq.Len
+	part := x.req.Prompt[from:min(from+s.limits.Chunk, len(x.req.Prompt))]
+	f := []Feed{{Seq: x.seq, IDs: part, Out: []int{len(part) - 1}, Sampling: x.req.Sampling}}
+	out, err := s.e.run(entryPrefill, f)
+	if err != nil {
+		return fmt.Errorf("prompt tokens %d..%d of a request: %w", from, from+len(part)-1, err)
+	}
+	list, err := Choose(f, out)
+	if err != nil {
+		return err
+	}
+	Commit(f)
+	if x.prefilling() {
+		return nil
+	}
+	return s.take(x, list)
+}
+
+// decode gives each session its next tokens. It is the one place that knows how
+// sessions go on: a step may give a session several tokens, if it commits them.
+func (s *Scheduler) decode(list []*Session) error {
+	feeds := make([]Feed, len(list))
+	for i, x := range list {
+		feeds[i] = x.req.next(x.seq, x.out.IDs[len(x.out.IDs)-1])
+	}
+	out, err := s.e.run(entryDecode, feeds)
+	if err != nil {
+		return fmt.Errorf("decode step of %d requests: %w", len(list), err)
+	}
+	chosen, err := Choose(feeds, out)
+	if err != nil {
+		return err
+	}
+	Commit(feeds)
+	for i, x := range list {
+		if err := s.take(x, chosen[i:i+1]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// take adds new tokens to a session, in order, and ends it if it is done.
+func (s *Scheduler) take(x *Session, chosen []Choice) error {
+	for _, c := range chosen {
+		err, at := c.Err, len(x.req.Prompt)+len(x.out.IDs)-1
+		if x.cancelled.Load() {
+			err = ErrCancelled
+		}
+		if err == nil {
+			x.out.IDs = append(x.out.IDs, c.ID)
+			if x.emit != nil {
+				err = x.emit(c.ID)
+			}
+		}
+		if err != nil && !errors.Is(err, ErrCancelled) {
+			err = fmt.Errorf("position %d: %w", at, err)
+		}
+		if err != nil || x.req.done(x.out.IDs) {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			return s.end(x, err)
+		}
+	}
+	return nil
+}
+
+// end takes a session out and gives back its place.
+func (s *Scheduler) end(x *Session, why error) error {
+	var err error
+	if x.seq != nil {
+		err = s.places.Free(x.seq)
+	}
+	x.seq, x.out.Err = nil, why
+	s.queue, s.running = without(s.queue, x), without(s.running, x)
+	close(x.done)
+	return err
+}
+
+func without(list []*Session, x *Session) []*Session {
+	var rest []*Session
+	for _, y := range list {
+		if y != x {
+			rest = append(rest, y)
+		}
+	}
+	return rest
+}
+
+// endAll ends all sessions, and the scheduler; the first reason stays.
+func (s *Scheduler) endAll(why error) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ended != nil {
+		return nil
+	}
+	s.ended = why
+	var errs []error
+	for _, x := range append(append([]*Session{}, s.running...), s.queue...) {
+		errs = append(errs, s.end(x, why))
+	}
+	return errors.Join(errs...)
+}
+
+// Drain steps until nothing is left. When the context ends, all sessions end as
+// cancelled, and the scheduler takes nothing on any more.
+func (s *Scheduler) Drain(ctx context.Context) error {
+	for {
+		if err := ctx.Err(); err != nil {
+			return errors.Join(err, s.endAll(fmt.Errorf("%w: %w", ErrCancelled, err)))
+		}
+		if ran, err := s.Step(); err != nil || !ran {
+			return err
+		}
+	}
+}
+
+// Serve is Drain that waits for more, until the context ends or a step fails.
+func (s *Scheduler) Serve(ctx context.Context) error {
+	for {
+		if err := s.Drain(ctx); err != nil {
+			return err
+		}
+		select {
+		case <-s.wake:
+		case <-ctx.Done():
+		}
+	}
+}
