@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"sync"
 )
 
@@ -13,6 +14,7 @@ type Limits struct {
 	Sessions     int // that have a place at a time; all rings
 	Pages        int // of all sessions; all pages
 	SessionPages int // of one session, as the plans' page tables have; Pages
+	Rows         int // of a decode step, padding included, so that all are of one order class; more sessions take several
 	Queue        int // requests that wait for a place; 256
 	Chunk        int // tokens of a prefill step; what the executor takes
 	Drafts       int // positions beyond its last token that a session's steps may write; none
@@ -56,6 +58,7 @@ func NewScheduler(e *Engine, l Limits) (*Scheduler, error) {
 		{"sessions at a time", &l.Sessions, e.rings, e.rings},
 		{"pages", &l.Pages, e.pages, e.pages},
 		{"waiting requests", &l.Queue, defaultQueue, math.MaxInt32},
+		{"rows of a decode step", &l.Rows, math.MaxInt32, math.MaxInt32},
 		{"tokens of a prefill step", &l.Chunk, chunk, chunk},
 		{"drafts", &l.Drafts, 0, e.layout.MaxDraft},
 	} {
@@ -66,13 +69,16 @@ func NewScheduler(e *Engine, l Limits) (*Scheduler, error) {
 	if err := limit("pages of a session", &l.SessionPages, l.Pages, l.Pages); err != nil {
 		return nil, err
 	}
-	steps := []struct {
-		entry string
-		s     Shape
-	}{{entryPrefill, Shape{T: l.Chunk, B: 1, O: 1, P: l.SessionPages}}, {entryDecode, Shape{T: l.Sessions, B: l.Sessions, O: l.Sessions, P: l.SessionPages}}}
-	for _, x := range steps {
-		if _, err := e.exec.Fit(x.entry, x.s); err != nil {
+	if _, err := e.exec.Fit(entryPrefill, Shape{T: l.Chunk, B: 1, O: 1, P: l.SessionPages}); err != nil {
+		return nil, fmt.Errorf("scheduler: %w", err)
+	}
+	for n := 1; n <= min(l.Sessions, l.Rows); n++ {
+		fit, err := e.exec.Fit(entryDecode, Shape{T: n, B: n, O: n, P: l.SessionPages})
+		if err != nil {
 			return nil, fmt.Errorf("scheduler: %w", err)
+		}
+		if fit.T > l.Rows {
+			return nil, fmt.Errorf("scheduler: a decode step of %d requests has %d rows, beyond %d, where its order class ends: results would depend on the batch", n, fit.T, l.Rows)
 		}
 	}
 	return &Scheduler{e: e, limits: l, wake: make(chan struct{}, 1), places: NewPlaces(l.Sessions, l.Pages)}, nil
@@ -142,7 +148,8 @@ func (s *Scheduler) Load() Load {
 	return l
 }
 
-// Step runs one step and tells whether there was one to run. Its error, with which all
+// Step runs a chunk of a prompt or a decode step (several if there are more sessions than
+// rows) and tells whether there was one to run. Its error, with which all
 // sessions end, is the device's: the pools are undefined after it, so the scheduler
 // takes nothing on any more.
 func (s *Scheduler) Step() (ran bool, err error) {
@@ -152,7 +159,11 @@ func (s *Scheduler) Step() (ran bool, err error) {
 	case prompt != nil:
 		err = s.prefill(prompt)
 	case len(rest) > 0:
-		err = s.decode(rest)
+		for list := range slices.Chunk(rest, s.limits.Rows) {
+			if err = s.decode(list); err != nil {
+				break
+			}
+		}
 	default:
 		return false, nil
 	}

@@ -59,7 +59,7 @@ var ignoredConfig = map[string]string{
 }
 
 func parseConfig(data []byte) (Config, error) {
-	if err := validText(data); err != nil {
+	if err := ValidJSON(data); err != nil {
 		return Config{}, err
 	}
 	var c Config

@@ -60,7 +60,7 @@ type model struct {
 }
 
 func parse(data []byte) (*Tokenizer, error) {
-	if err := validText(data); err != nil {
+	if err := ValidJSON(data); err != nil {
 		return nil, err
 	}
 	var f file

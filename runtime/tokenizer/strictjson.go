@@ -20,10 +20,10 @@ type rule func(where string, raw json.RawMessage) error
 // setting this package does not know from being dropped silently.
 type rules map[string]rule
 
-// validText reports what encoding/json would repair silently: bytes that are not UTF-8, and \u escapes that are half
+// ValidJSON reports what encoding/json would repair silently: bytes that are not UTF-8, and \u escapes that are half
 // of a surrogate pair. Both would become U+FFFD inside a token or a pattern. It also reports JSON syntax errors, with
 // their offset, so that the readers below only meet well-formed text.
-func validText(data []byte) error {
+func ValidJSON(data []byte) error {
 	for i := 0; i < len(data); {
 		r, n := utf8.DecodeRune(data[i:])
 		if r == utf8.RuneError && n <= 1 {

@@ -67,6 +67,11 @@ var flagTable = []flagDef{
 	{name: "decode", def: "", commands: []string{"tokenize"}, arg: "IDS", doc: "decode these ids instead of reading text; also @FILE, or F.safetensors:NAME"},
 	{name: "json", def: false, commands: []string{"run", "tokenize", "check", "compile", "inspect", "plan", "bench", "doctor", "passes", "explain", "bisect"}, doc: "print one JSON object on one line and nothing else"},
 
+	{name: "requests", def: "", commands: []string{"run"}, arg: "F.jsonl", doc: "run the requests of this file beside each other, one JSON object a line"},
+	{name: "out", def: "", commands: []string{"run"}, arg: "F.jsonl", doc: "with --requests: file to write, one result a line"},
+	{name: "max-batch", def: 0, commands: []string{"run"}, arg: "N", doc: "with --requests: requests that run at a time; 0: 16, or as the bundle was compiled"},
+	{name: "kv-tokens", def: 0, commands: []string{"run"}, arg: "N", doc: "with --requests: positions that all of them hold at a time; 0: --max-batch of the longest"},
+
 	{name: "device-memory", def: "", commands: []string{"plan"}, arg: "288GiB", doc: "memory of the device: bytes, or with KiB, MiB, GiB, kB, MB, GB"},
 	{name: "max-batch", def: 0, commands: []string{"plan"}, arg: "B", doc: "requests at a time; 0: the largest batch that was compiled"},
 	{name: "max-seq", def: 0, commands: []string{"plan"}, arg: "N", doc: "positions per request; 0: as compiled"},

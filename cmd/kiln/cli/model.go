@@ -10,6 +10,7 @@ import (
 	"github.com/kiln-project/kiln/ir"
 	"github.com/kiln-project/kiln/models/dsv4"
 	"github.com/kiln-project/kiln/passes"
+	rt "github.com/kiln-project/kiln/runtime/device"
 	"github.com/kiln-project/kiln/runtime/engine"
 	"github.com/kiln-project/kiln/runtime/weights"
 )
@@ -59,6 +60,9 @@ type session struct {
 	numerics dsv4.Numerics
 	watched  *watched // with --stats
 	close    func() error
+	compiled *compiledModel // the bundle, if there is one
+	// serve makes the engine for requests beside each other, in place of a placer.
+	serve func(serving) (engine.Limits, error)
 }
 
 // placer makes the pools for one request: its prompt, all its positions, and
@@ -138,40 +142,59 @@ func openModelOn(e *env, f *flags, dev device, taps bool, want dsv4.Head, progre
 		return nil, nil, err
 	}
 	src := engine.CheckpointSource{File: file}
-	s := &session{config: c, layout: layout, device: dev, numerics: o.Numerics, close: file.Close}
-	place := func(prompt, positions int, draft bool) (*engine.Seq, error) {
-		if compiled != nil {
+	s := &session{config: c, layout: layout, device: dev, numerics: o.Numerics, close: file.Close, compiled: compiled}
+	// execute loads the bundle's plans, or those of the buckets, with the weights.
+	execute := func(positions int, buckets []passes.Bucket) (engine.Executor, error) {
+		var h *rt.Executor
+		var err error
+		switch {
+		case compiled != nil:
 			dev.tell(progress)
-			h, err := compiled.executor(e, f, src, positions, layout, progress)
-			if err != nil {
-				return nil, err
-			}
-			s.close = func() error { return errors.Join(h.Close(), file.Close()) }
-			if s.engine, err = engine.New(s.watchSteps(f, h), layout, compiled.rings, compiled.rings*compiled.pages); err != nil {
-				return nil, err
-			}
-			return s.engine.NewSeq(0, compiled.pages)
-		}
-		var exec engine.Executor
-		if dev.name != "ref" {
-			h, err := compileNeeded(e, f, dev, m, disabled, requestBuckets(layout, prompt, positions, draft), src, layout, progress)
-			if err != nil {
-				return nil, err
-			}
-			s.close = func() error { return errors.Join(h.Close(), file.Close()) }
-			exec = h
-		} else {
+			h, err = compiled.executor(e, f, src, positions, layout, progress)
+		case dev.name == "ref":
 			dev.tell(progress)
 			progress.say("binding weights")
-			if exec, err = engine.NewRef(m.Entries, m.Pack, src); err != nil {
-				return nil, err
-			}
+			return engine.NewRef(m.Entries, m.Pack, src)
+		default:
+			h, err = compileNeeded(e, f, dev, m, disabled, buckets, src, layout, progress)
 		}
-		pages := layout.Pages(positions)
-		if s.engine, err = engine.New(s.watchSteps(f, exec), layout, 1, pages); err != nil {
+		if err != nil {
+			return nil, err
+		}
+		s.close = func() error { return errors.Join(h.Close(), file.Close()) }
+		return h, nil
+	}
+	place := func(prompt, positions int, draft bool) (*engine.Seq, error) {
+		exec, err := execute(positions, requestBuckets(layout, prompt, positions, draft))
+		if err != nil {
+			return nil, err
+		}
+		rings, pages := 1, layout.Pages(positions)
+		if compiled != nil {
+			rings, pages = compiled.rings, compiled.pages
+		}
+		if s.engine, err = engine.New(s.watchSteps(f, exec), layout, rings, rings*pages); err != nil {
 			return nil, err
 		}
 		return s.engine.NewSeq(0, pages)
+	}
+	s.serve = func(want serving) (engine.Limits, error) {
+		size, err := want.size(f, layout, compiled)
+		if err != nil {
+			return engine.Limits{}, err
+		}
+		if size.limits.Rows, err = stepRows(config, compiled, t.Chip); err != nil {
+			return engine.Limits{}, err
+		}
+		exec, err := execute(want.positions, size.buckets())
+		if err != nil {
+			return engine.Limits{}, err
+		}
+		if dev.name == "ref" {
+			exec = &engine.Buckets{Executor: exec, Decode: size.batches(), Prefill: refPrefill, Pages: size.limits.SessionPages}
+		}
+		s.engine, err = engine.New(s.watchSteps(f, exec), layout, size.rings, size.pages)
+		return size.limits, err
 	}
 	return s, place, nil
 }

@@ -70,6 +70,16 @@ func runRun(e *env, f *flags, _ []string) error {
 	if f.number("max-new-tokens") < 1 {
 		return usagef("kiln run --help", "%s is %d, want at least 1", f.origins("max-new-tokens"), f.number("max-new-tokens"))
 	}
+	from, err := f.oneOf("prompt", "prompt-ids", "chat", "requests")
+	if err != nil {
+		return err
+	}
+	if from == "requests" {
+		return runRequests(e, f)
+	}
+	if err := onlyRequests(f); err != nil {
+		return err
+	}
 	tok, prompt, err := readPrompt(f)
 	if err != nil {
 		return err
@@ -211,8 +221,24 @@ func readPrompt(f *flags) (*tokenizer.Tokenizer, []int32, error) {
 	return tok, ids, err
 }
 
-// promptText encodes a plain prompt; tokenizer_config.json says what goes around it.
+// promptText encodes a plain prompt.
 func promptText(dir string, tok *tokenizer.Tokenizer, text string) ([]int32, error) {
+	encode, err := promptEncoder(dir, tok)
+	if err != nil {
+		return nil, err
+	}
+	ids, err := encode(text)
+	if errors.Is(err, errNoPrompt) {
+		return nil, usagef("kiln run --prompt 'package main'", "--prompt is empty")
+	}
+	return ids, err
+}
+
+// errNoPrompt is the error of a prompt without tokens.
+var errNoPrompt = errors.New("the prompt is empty")
+
+// promptEncoder encodes plain prompts; tokenizer_config.json says what goes around them.
+func promptEncoder(dir string, tok *tokenizer.Tokenizer) (func(text string) ([]int32, error), error) {
 	c, err := tokenizer.LoadConfig(dir)
 	if err != nil {
 		return nil, err
@@ -220,18 +246,21 @@ func promptText(dir string, tok *tokenizer.Tokenizer, text string) ([]int32, err
 	if c.AddEOS {
 		return nil, refuse(fmt.Errorf("%s: add_eos_token is true: a prompt that ends with the end-of-sentence token has no continuation", filepath.Join(dir, "tokenizer_config.json")), "")
 	}
-	ids := tok.Encode(text)
+	var before []int32
 	if c.AddBOS {
 		id, ok := tok.ID(c.BOS)
 		if !ok {
 			return nil, refuse(fmt.Errorf("tokenizer_config.json: add_bos_token is true and bos_token %q is not in the tokenizer", c.BOS), "")
 		}
-		ids = append([]int32{id}, ids...)
+		before = []int32{id}
 	}
-	if len(ids) == 0 {
-		return nil, usagef("kiln run --prompt 'package main'", "--prompt is empty")
-	}
-	return ids, nil
+	return func(text string) ([]int32, error) {
+		ids := slices.Concat(before, tok.Encode(text))
+		if len(ids) == 0 {
+			return nil, errNoPrompt
+		}
+		return ids, nil
+	}, nil
 }
 
 // shownPrompt is how many characters of a prompt are shown: the last ones, which
@@ -269,18 +298,40 @@ func promptChat(f *flags, tok *tokenizer.Tokenizer, path string) ([]int32, error
 		return nil, refuse(fmt.Errorf("%s: %w", path, err), "")
 	}
 	if f.given("thinking") {
-		mode := "chat"
-		if f.boolean("thinking") {
-			mode = "thinking"
-		}
+		mode := chatMode(f.boolean("thinking"))
 		if chat.ThinkingMode != "" && chat.ThinkingMode != mode {
 			return nil, refuse(fmt.Errorf("%s: thinking_mode is %q and %s is %v", path, chat.ThinkingMode, f.origins("thinking"), f.boolean("thinking")), "leave "+f.origins("thinking")+" out")
 		}
 		chat.ThinkingMode = mode
 	}
+	ids, err := encodeChat(chat, tok)
+	var lacks *tokenError
+	switch {
+	case errors.As(err, &lacks):
+		return nil, refuse(fmt.Errorf("--chat: %w", err), "kiln run --prompt TEXT")
+	case err != nil:
+		return nil, refuse(fmt.Errorf("%s: %w", path, err), "")
+	}
+	return ids, nil
+}
+
+func chatMode(thinking bool) string {
+	if thinking {
+		return "thinking"
+	}
+	return "chat"
+}
+
+// tokenError is a special token that the tokenizer lacks.
+type tokenError struct{ token string }
+
+func (e *tokenError) Error() string { return "the tokenizer lacks the special token " + e.token }
+
+// encodeChat encodes a chat.
+func encodeChat(chat dsv4.Chat, tok *tokenizer.Tokenizer) ([]int32, error) {
 	prompt, err := dsv4.EncodeChat(chat)
 	if err != nil {
-		return nil, refuse(fmt.Errorf("%s: %w", path, err), "")
+		return nil, err
 	}
 	needed, err := dsv4.ChatTokens(chat)
 	if err != nil {
@@ -288,7 +339,7 @@ func promptChat(f *flags, tok *tokenizer.Tokenizer, path string) ([]int32, error
 	}
 	for _, t := range needed {
 		if _, ok := tok.ID(t); !ok {
-			return nil, refuse(fmt.Errorf("--chat: the tokenizer lacks the special token %s", t), "kiln run --prompt TEXT")
+			return nil, &tokenError{t}
 		}
 	}
 	return tok.Encode(prompt), nil
