@@ -291,10 +291,6 @@ func (b *batch) finish(err error) error {
 			}
 		}
 	}
-	took := time.Since(b.started).Seconds()
-	b.e.log.Info(fmt.Sprintf("%s | %s, at most %d at a time | %s numerics | %d prompt + %d new tokens | %.1f tokens/s | peak memory %s",
-		b.s.device.describe(), count(int64(len(b.list)), "request"), b.limits.Sessions, b.s.numerics, prompt, tokens, float64(tokens)/max(took, 1e-9), peakMemory()),
-		"device", b.s.device.name, "numerics", string(b.s.numerics), "requests", len(b.list), "failed", failed, "prompt_tokens", prompt, "new_tokens", tokens)
 	if st := b.s.stats(prompt, decoded+1); st != nil {
 		st.print(b.e.stderr)
 	}
@@ -305,5 +301,9 @@ func (b *batch) finish(err error) error {
 		}
 		return &codedError{exitFailed, fmt.Errorf("%d of %s ended with an error, the first on line %d: %w", failed, count(int64(len(b.list)), "request"), first.line, why), "the results in " + b.f.text("out")}
 	}
+	took := time.Since(b.started).Seconds()
+	b.e.log.Info(fmt.Sprintf("%s | %s, at most %d at a time | %s numerics | %d prompt + %d new tokens | %.1f tokens/s | peak memory %s",
+		b.s.device.describe(), count(int64(len(b.list)), "request"), b.limits.Sessions, b.s.numerics, prompt, tokens, float64(tokens)/max(took, 1e-9), peakMemory()),
+		"device", b.s.device.name, "numerics", string(b.s.numerics), "requests", len(b.list), "failed", failed, "prompt_tokens", prompt, "new_tokens", tokens)
 	return nil
 }

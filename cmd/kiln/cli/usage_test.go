@@ -48,7 +48,7 @@ func TestUsage(t *testing.T) {
 		{"run without model", []string{"run", "--prompt", "x"}, nil, 2, "kiln: run needs --model\n  try: kiln run --help\n"},
 		{"run with an empty model", []string{"run", "--prompt", "x", "--model", ""}, nil, 2, "kiln: run needs --model\n  try: kiln run --help\n"},
 		{"run with an empty model variable", []string{"run", "--prompt", "x"}, []string{"KILN_MODEL="}, 2, "kiln: run needs --model\n  try: kiln run --help\n"},
-		{"run without prompt", []string{"run", "--model", tinyModel}, nil, 2, "kiln: run needs exactly one of --prompt, --prompt-ids, --chat, got 0\n  try: kiln run --help\n"},
+		{"run without prompt", []string{"run", "--model", tinyModel}, nil, 2, "kiln: run needs exactly one of --prompt, --prompt-ids, --chat, --requests, got 0\n  try: kiln run --help\n"},
 		{"run with an argument", []string{"run", "--model", tinyModel, "package"}, nil, 2, "kiln: run takes no arguments, got \"package\"\n  try: kiln run --help\n"},
 		{"negative temperature", []string{"run", "--model", tinyModel, "--prompt", "x", "--temperature", "-1"}, nil, 2, "kiln: --temperature: temperature is -1, want a finite number of at least 0\n  try: kiln run --temperature 0.7 ...\n"},
 		{"temperature NaN", []string{"run", "--model", tinyModel, "--prompt", "x", "--temperature", "NaN"}, nil, 2, "kiln: --temperature: temperature is NaN, want a finite number of at least 0\n  try: kiln run --temperature 0.7 ...\n"},
