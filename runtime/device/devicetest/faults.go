@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/kiln-project/kiln/codegen"
 	"github.com/kiln-project/kiln/codegen/plan"
@@ -207,13 +206,7 @@ func Faults(t *testing.T, chip string, d FaultDevice, full bool) {
 			t.Run(fmt.Sprintf("B=%d/%s/%s", batch, f.Kind, f.Name), func(t *testing.T) {
 				goroutines := runtime.NumGoroutine()
 				m.fault(t, d, f, batch)
-				for start := time.Now(); time.Since(start) < 10*time.Second; { // those that end have been told to
-					if runtime.NumGoroutine() <= goroutines {
-						return
-					}
-					runtime.Gosched()
-				}
-				t.Errorf("%d goroutines, %d before", runtime.NumGoroutine(), goroutines)
+				awaitGoroutines(t, goroutines)
 			})
 		}
 	}

@@ -50,10 +50,11 @@ func (f *cpuFaults) call() error {
 	return nil
 }
 
-// CPUFaults is Faults for a device whose memory is this process's.
-func CPUFaults(t *testing.T, chip string, open func() (device.Device, error), full bool) {
-	f := &cpuFaults{open: map[string]int{}, launch: -1}
-	opened := func() (device.Device, error) {
+func newCPUFaults() *cpuFaults { return &cpuFaults{open: map[string]int{}, launch: -1} }
+
+// opener opens devices that fail as f says.
+func (f *cpuFaults) opener(open func() (device.Device, error)) func() (device.Device, error) {
+	return func() (device.Device, error) {
 		d, err := open()
 		if err != nil {
 			return nil, err
@@ -61,6 +62,12 @@ func CPUFaults(t *testing.T, chip string, open func() (device.Device, error), fu
 		f.count("device", 1)
 		return &faulty{d, f}, nil
 	}
+}
+
+// CPUFaults is Faults for a device whose memory is this process's.
+func CPUFaults(t *testing.T, chip string, open func() (device.Device, error), full bool) {
+	f := newCPUFaults()
+	opened := f.opener(open)
 	Faults(t, chip, FaultDevice{
 		Open: opened, Eager: opened, Left: f.left, Faults: f.faults,
 		Forget: func() error { f.lost = false; return nil },
