@@ -72,7 +72,7 @@ func TestPrefillChunks(t *testing.T) {
 	}{
 		{"37 production", dsv4.Production, "short", 37, []int{1, 7, 32}},
 		{"37 unrounded", dsv4.Unrounded, "short", 37, []int{7}},
-		{"300 production", dsv4.Production, "long", 300, []int{7}},
+		{"300 production", dsv4.Production, "long", 300, []int{7, 64}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			m := tiny(t, tc.numerics)

@@ -152,6 +152,22 @@ func TestSchedulerGivesWhatEachGetsAlone(t *testing.T) {
 	}
 }
 
+// However a prompt is cut, what it leaves in the pools is the same, compressor state and
+// compressed entries included.
+func TestSchedulerChunks(t *testing.T) {
+	r := Request{Prompt: goldenIDs(t, "long")[:70], MaxNew: 2}
+	var want Tensors
+	for _, chunk := range []int{8, 7} {
+		s := scheduler(t, Limits{Chunk: chunk})
+		s.submit(t, r, nil)
+		s.drain(t)
+		if want == nil {
+			want = s.e.snapshot()
+		}
+		samePools(t, fmt.Sprintf("chunks of %d", chunk), want, s.e.allPools())
+	}
+}
+
 // canary checks each step's writes.
 func (s *scheduled) canary(t *testing.T) func(string, Tensors, func() (Tensors, error)) (Tensors, error) {
 	return func(_ string, in Tensors, run func() (Tensors, error)) (Tensors, error) {

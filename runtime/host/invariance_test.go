@@ -21,7 +21,7 @@ func openTinyAs(t *testing.T, fnuz bool, o dsv4.Options) *devicetest.Tiny {
 	return devicetest.OpenTiny(t, devicetest.Compiler(t), openHost, fnuz, o)
 }
 
-func TestChunksAndBatches(t *testing.T) { devicetest.ChunksAndBatches(t, openTiny(t), 1, 7, 32) }
+func TestChunksAndBatches(t *testing.T) { devicetest.ChunksAndBatches(t, openTiny(t), 1, 7, 64) }
 
 func TestPaddingWritesNothing(t *testing.T) { devicetest.PaddingWritesNothing(t, openTiny(t)) }
 

@@ -2,36 +2,48 @@ package devicetest
 
 import (
 	"bytes"
+	"strings"
 	"testing"
 
+	"github.com/kiln-project/kiln/ir/eval"
 	"github.com/kiln-project/kiln/runtime/device"
 	"github.com/kiln-project/kiln/runtime/engine"
 )
 
-// ChunksAndBatches tests that the bits of a row depend neither on how its prompt was
-// cut, nor on the rows beside it, nor on padding.
+// ChunksAndBatches tests that the bits of a row, and of what is left in the pools, the
+// MTP block's included, depend neither on how its prompt was cut, nor on the rows beside
+// it, nor on padding.
 func ChunksAndBatches(t *testing.T, m *Tiny, chunks ...int) {
 	const n, pages = 137, 2 // beyond the window and one group of 128
-	ids := Prompt(n)
-	feedAll := func(chunk int) ([]float32, *device.State) {
-		e, st := m.Engine(t, 1, pages)
+	ids := Prompt(n + 1)    // the draft step takes what follows each token
+	feedAll := func(chunk int) ([]float32, []*device.State) {
+		e, _ := m.Engine(t, 1, pages)
 		s, err := e.NewSeq(0, pages)
 		if err != nil {
 			t.Fatal(err)
 		}
-		logits, err := e.Prefill(s, ids, chunk, nil)
+		logits, err := e.Prefill(s, ids[:n], chunk, func(f engine.Feed, out engine.Tensors) error {
+			next := []engine.Feed{{Seq: s, IDs: ids[s.Len+1:][:len(f.IDs)], Out: f.Out}}
+			_, err := e.Draft(next, engine.ShapeOf(next), lastHidden(out))
+			return err
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
-		return logits, st
+		return logits, m.Made
 	}
-	want, wantState := feedAll(n)
+	want, wantStates := feedAll(n)
 	for _, chunk := range chunks {
-		got, st := feedAll(chunk)
+		got, states := feedAll(chunk)
 		SameBits(t, "logits after chunks", want, got)
-		for _, v := range m.States {
-			if !bytes.Equal(PoolBytes(t, wantState, v.Name), PoolBytes(t, st, v.Name)) {
-				t.Errorf("chunk %d: pool %s differs", chunk, v.Name)
+		if len(states) != 2 || len(states[1].Names()) == 0 {
+			t.Fatalf("%d sets of pools, want those of steps and of drafts", len(states))
+		}
+		for i, st := range states {
+			for _, name := range st.Names() {
+				if !bytes.Equal(PoolBytes(t, wantStates[i], name), PoolBytes(t, st, name)) {
+					t.Errorf("chunk %d: pool %s differs", chunk, name)
+				}
 			}
 		}
 	}
@@ -60,6 +72,16 @@ func ChunksAndBatches(t *testing.T, m *Tiny, chunks ...int) {
 		t.Fatal(err)
 	}
 	SameBits(t, "the second request of three", single, out["logits"].F[m.Layout.Vocab:2*m.Layout.Vocab])
+}
+
+// lastHidden is the only hidden output of a step without taps.
+func lastHidden(out engine.Tensors) *eval.Tensor {
+	for name, v := range out {
+		if strings.HasPrefix(name, "hidden.") {
+			return v
+		}
+	}
+	return nil
 }
 
 // PaddingWritesNothing tests that pools filled with a canary are untouched outside the

@@ -31,7 +31,7 @@ const (
 	servedKinds                           = 40 // different requests
 )
 
-var servedBatches, servedChunks = []int{1, 2, 4, 8, 16}, []int{16, 64}
+var servedBatches, servedChunks = []int{1, 2, 4, 8, 16}, []int{16, 32, 64}
 
 // servedModel is the tiny checkpoint compiled for requests beside each other, with heads
 // that sample.
