@@ -44,7 +44,12 @@ names the entry, its bucket and the command that finds the kernel: the same with
 --graph off, where each kernel is waited for, which is slow.
 
 Generation stops at the end-of-sentence token, which is kept in the ids and left
-out of the text; with --ignore-eos it goes on to --max-new-tokens.`
+out of the text; with --ignore-eos it goes on to --max-new-tokens.
+
+With --requests F.jsonl --out F.jsonl the requests of a file run beside each other,
+each as it would alone: a line is {"prompt": "package main", "max_new_tokens": 16}, with
+the sampling and an id if wanted, a result has ids, text and what ended it. One that
+fails has its error as its result; then the exit code is 1. docs/serving.md.`
 
 // runResult is the JSON of run.
 type runResult struct {
