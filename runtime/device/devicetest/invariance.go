@@ -2,6 +2,8 @@ package devicetest
 
 import (
 	"bytes"
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 
@@ -74,14 +76,13 @@ func ChunksAndBatches(t *testing.T, m *Tiny, chunks ...int) {
 	SameBits(t, "the second request of three", single, out["logits"].F[m.Layout.Vocab:2*m.Layout.Vocab])
 }
 
-// lastHidden is the only hidden output of a step without taps.
+// lastHidden is the last layer's hidden output: the only one of a step without taps.
 func lastHidden(out engine.Tensors) *eval.Tensor {
-	for name, v := range out {
-		if strings.HasPrefix(name, "hidden.") {
-			return v
-		}
+	names := slices.DeleteFunc(slices.Sorted(maps.Keys(out)), func(name string) bool { return !strings.HasPrefix(name, "hidden.") })
+	if len(names) != 1 {
+		return nil
 	}
-	return nil
+	return out[names[0]]
 }
 
 // PaddingWritesNothing tests that pools filled with a canary are untouched outside the
