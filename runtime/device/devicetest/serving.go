@@ -26,10 +26,7 @@ import (
 
 // Pools and buckets of a served model: fewer pages than rings, so that either may be
 // what a request waits for.
-const (
-	servedRings, servedPages, servedTable = 16, 14, 2
-	servedKinds                           = 40 // different requests
-)
+const servedRings, servedPages, servedTable = 16, 14, 2
 
 var servedBatches, servedChunks = []int{1, 2, 4, 8, 16}, []int{16, 32, 64}
 
@@ -175,17 +172,17 @@ type servedKind struct {
 	want []int32
 }
 
-// kinds makes requests of 1 to 64 prompt tokens and 1 to 16 new ones, greedy and sampled
+// kinds makes n requests of 1 to 64 prompt tokens and 1 to 16 new ones, greedy and sampled
 // ones, each run alone in chunks of 7 tokens on one core.
-func (m *servedModel) kinds(t testing.TB, open func() (device.Device, error)) []servedKind {
+func (m *servedModel) kinds(t testing.TB, open func() (device.Device, error), n int) []servedKind {
 	t.Helper()
 	cores := runtime.GOMAXPROCS(1)
 	run := m.start(t, open)
 	runtime.GOMAXPROCS(cores)
 	s := run.scheduler(t, engine.Limits{Sessions: 1, Chunk: 7})
-	ids := Prompt(64 + servedKinds)
+	ids := Prompt(64 + n)
 	r := rand.New(rand.NewPCG(1, 2))
-	list := make([]servedKind, servedKinds)
+	list := make([]servedKind, n)
 	for i := range list {
 		k := &list[i]
 		k.Prompt, k.MaxNew = ids[i:i+1+r.IntN(64)], 1+r.IntN(16)
@@ -224,7 +221,7 @@ const servedHeap = 1 << 20
 func Soak(t *testing.T, chip string, open func() (device.Device, error), requests int) {
 	const clients, ahead = 4, 8 // requests that a client waits for
 	m := buildServed(t, Compiler(t), chip)
-	kinds := m.kinds(t, open)
+	kinds := m.kinds(t, open, 24)
 	goroutines := runtime.NumGoroutine()
 	f := newCPUFaults()
 	run := m.start(t, f.opener(open))
@@ -322,8 +319,8 @@ func awaitGoroutines(t testing.TB, n int) {
 // request's, or another state's, changes nothing of the others.
 func ServedFaults(t *testing.T, chip string, open func() (device.Device, error)) {
 	m := buildServed(t, Compiler(t), chip)
-	kinds := m.kinds(t, open)[:6]
-	for _, after := range []int{0, 3, 8} {
+	kinds := m.kinds(t, open, 6)
+	for _, after := range []int{0, 5} {
 		for _, tc := range []struct {
 			kind FaultKind
 			arm  func(f *cpuFaults)
