@@ -129,7 +129,7 @@ func (e *Engine) bind(entry string, s Shape) (map[string]int, error) {
 // step's last hidden output, and the feeds hold the tokens that follow.
 func (e *Engine) Draft(feeds []Feed, s Shape, h *eval.Tensor) (Tensors, error) {
 	if e.draft == nil {
-		return nil, fmt.Errorf("the model has no draft entry (no MTP block)")
+		return nil, errNoDraft
 	}
 	if h == nil {
 		return nil, fmt.Errorf("the draft step needs the main step's last hidden output")
