@@ -56,6 +56,20 @@ func (e *Engine) CheckDrafts(k int) error {
 	return nil
 }
 
+// StepRows are the token rows of the steps that a batch of requests takes: a decode
+// step, and a verify step with k drafts each.
+func (e *Engine) StepRows(batch, k int) (decode, verify int, err error) {
+	s := Shape{T: batch, B: batch, O: batch, P: 1}
+	plain, err := e.exec.Fit(entryDecode, s)
+	if err != nil {
+		return 0, 0, err
+	}
+	s.T *= k + 1
+	s.O = s.T
+	drafted, err := e.exec.Fit(entryVerify, s)
+	return plain.T, drafted.T, err
+}
+
 var errNoDraft = errors.New("the model has no draft entry (no MTP block)")
 
 // Speculate is GenerateBatch with up to k drafts a step; requests accept as many as
@@ -105,7 +119,7 @@ type drafting struct {
 	request int
 	seq     *Seq
 	r       Request
-	drafts  []int32 // of the tokens behind the last one
+	drafts  []int32   // of the tokens behind the last one
 	x       streamRow // of the MTP block where it made the last draft
 }
 

@@ -46,6 +46,9 @@ func options(f *flags, taps bool) (dsv4.Options, error) {
 	if o.Head, err = dsv4.ParseHead(f.text("head")); err != nil {
 		return o, usagef("--head logits", "%s: %v", f.origins("head"), err)
 	}
+	if f.command == "run" { // rings with room for what is asked for; a bundle has its own
+		o.MaxDraft = max(o.MaxDraft, f.number("speculate"))
+	}
 	return o, nil
 }
 
@@ -57,13 +60,14 @@ type session struct {
 	device device
 	// numerics that the graphs were built with: a bundle brings its own.
 	numerics dsv4.Numerics
+	fusedHC  int      // rows up to which a step's order class fuses hc
 	watched  *watched // with --stats
 	close    func() error
 }
 
-// placer makes the pools for one request: its prompt, all its positions, and
-// whether the MTP block runs beside it.
-type placer func(prompt, positions int, draft bool) (*engine.Seq, error)
+// placer makes the pools for one request: its prompt, all its positions, and what runs
+// beside the main model.
+type placer func(prompt, positions int, with beside) (*engine.Seq, error)
 
 // openModel reads a model's folder for the device that is chosen. Its heads give what
 // is wanted; those of a bundle may give more. The placer that it returns makes the
@@ -138,8 +142,19 @@ func openModelOn(e *env, f *flags, dev device, taps bool, want dsv4.Head, progre
 		return nil, nil, err
 	}
 	src := engine.CheckpointSource{File: file}
-	s := &session{config: c, layout: layout, device: dev, numerics: o.Numerics, close: file.Close}
-	place := func(prompt, positions int, draft bool) (*engine.Seq, error) {
+	set := config.Set
+	if compiled != nil && compiled.bundle.Manifest.Settings.Passes != nil {
+		set = compiled.bundle.Manifest.Settings.Passes.Set
+	}
+	fused, err := passes.ThresholdOf(passes.FusedHCTokens, t.Chip)
+	if err != nil {
+		return nil, nil, errors.Join(err, file.Close())
+	}
+	if n, given := set[passes.FusedHCTokens]; given {
+		fused.Value = n
+	}
+	s := &session{config: c, layout: layout, device: dev, numerics: o.Numerics, fusedHC: fused.Value, close: file.Close}
+	place := func(prompt, positions int, with beside) (*engine.Seq, error) {
 		if compiled != nil {
 			dev.tell(progress)
 			h, err := compiled.executor(e, f, src, positions, layout, progress)
@@ -154,7 +169,7 @@ func openModelOn(e *env, f *flags, dev device, taps bool, want dsv4.Head, progre
 		}
 		var exec engine.Executor
 		if dev.name != "ref" {
-			h, err := compileNeeded(e, f, dev, m, disabled, requestBuckets(layout, prompt, positions, draft), src, layout, progress)
+			h, err := compileNeeded(e, f, dev, m, disabled, requestBuckets(layout, prompt, positions, with), src, layout, progress)
 			if err != nil {
 				return nil, err
 			}

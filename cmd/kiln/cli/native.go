@@ -47,8 +47,14 @@ func newCompiler(e *env, f *flags) (*codegen.Compiler, func(), error) {
 	return &codegen.Compiler{Tools: tools, LLVM: lc, Cache: cache}, func() { lc.Close() }, nil
 }
 
+// beside says what runs beside the main model.
+type beside struct {
+	mtp    bool // the MTP block at every position
+	drafts int  // its drafts in each step, verified by the next one; with mtp
+}
+
 // requestBuckets are the plans that one request of prompt + new tokens needs.
-func requestBuckets(l engine.Layout, prompt, positions int, draft bool) []passes.Bucket {
+func requestBuckets(l engine.Layout, prompt, positions int, with beside) []passes.Bucket {
 	pages := l.Pages(positions)
 	bind := func(t int) map[string]int {
 		return map[string]int{"T": t, "B": 1, "O": 1, "R": 1, "P": pages, "N": pages}
@@ -59,8 +65,15 @@ func requestBuckets(l engine.Layout, prompt, positions int, draft bool) []passes
 		out = append(out, passes.Bucket{Entry: "prefill", Bind: bind(t)})
 	}
 	out = append(out, passes.Bucket{Entry: "decode", Bind: bind(1)})
-	if draft {
-		for _, t := range append(slices.Clone(sizes), 1) {
+	if with.drafts > 0 {
+		b := bind(0)
+		b["K"] = with.drafts
+		out = append(out, passes.Bucket{Entry: "verify", Bind: b})
+	}
+	if with.mtp {
+		steps := append(slices.Clone(sizes), 1, with.drafts+1)
+		slices.Sort(steps)
+		for _, t := range slices.Compact(steps) {
 			out = append(out, passes.Bucket{Entry: "draft", Bind: bind(t)})
 		}
 	}

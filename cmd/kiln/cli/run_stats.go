@@ -13,6 +13,9 @@ import (
 type runStats struct {
 	Prefill stepStats `json:"prefill"`
 	Decode  stepStats `json:"decode"`
+	// With --speculate: verify steps in place of decode steps, and those of the MTP block.
+	Verify *stepStats `json:"verify,omitempty"`
+	Draft  *stepStats `json:"draft,omitempty"`
 	// Replays are steps that were one replay of a graph, Eager those whose launches
 	// went to the device one by one, or that were evaluated.
 	Replays int        `json:"graph_replays"`
@@ -77,8 +80,17 @@ func (s *session) stats(prompt, tokens int) *runStats {
 	if w == nil {
 		return nil
 	}
-	r := &runStats{Prefill: w.of("prefill", prompt), Decode: w.of("decode", max(tokens-1, 0)), Host: peakBytes()}
-	r.Eager = r.Prefill.Steps + r.Decode.Steps
+	rest := max(tokens-1, 0)
+	r := &runStats{Prefill: w.of("prefill", prompt), Host: peakBytes()}
+	if len(w.times["draft"]) == 0 {
+		r.Decode = w.of("decode", rest)
+	} else {
+		verify, draft := w.of("verify", rest), w.of("draft", prompt+rest)
+		r.Verify, r.Draft = &verify, &draft
+	}
+	for _, e := range r.entries() {
+		r.Eager += e.Steps
+	}
 	if x, ok := w.Executor.(*rt.Executor); ok {
 		u, replays := x.Usage(), x.Replayer() != nil && x.Replayer().Graphs()
 		if replays {
@@ -105,12 +117,23 @@ func (w *watched) of(entry string, tokens int) stepStats {
 	return out
 }
 
+// entryStats are the steps of an entry that has a name.
+type entryStats struct {
+	name string
+	stepStats
+}
+
+// entries are those that ran.
+func (r *runStats) entries() []entryStats {
+	if r.Verify == nil {
+		return []entryStats{{"prefill", r.Prefill}, {"decode", r.Decode}}
+	}
+	return []entryStats{{"prefill", r.Prefill}, {"verify", *r.Verify}, {"draft", *r.Draft}}
+}
+
 // print writes the lines of --stats.
 func (r *runStats) print(w io.Writer) {
-	for _, e := range []struct {
-		name string
-		stepStats
-	}{{"prefill", r.Prefill}, {"decode", r.Decode}} {
+	for _, e := range r.entries() {
 		fmt.Fprintf(w, "%s: %s, %s, %.3f s, a step takes %.0f us (median), %.0f us (p95)\n", e.name, count(int64(e.Steps), "step"), count(int64(e.Tokens), "token"), e.Seconds, e.Median, e.P95)
 	}
 	fmt.Fprintf(w, "steps: %d by replay of a graph, %d launch by launch\n", r.Replays, r.Eager)

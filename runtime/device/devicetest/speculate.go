@@ -8,12 +8,12 @@ import (
 	"github.com/kiln-project/kiln/runtime/engine"
 )
 
-// SpeculativePrompts are prompts of batch requests, of different lengths: what the
-// requests accept differs from each other.
+// SpeculativePrompts are prompts of batch requests, of one length, so that they meet one
+// binding. What the requests accept differs from each other.
 func SpeculativePrompts(batch int) [][]int32 {
 	var list [][]int32
 	for i := range batch {
-		list = append(list, Prompt(40 + 7*i)[i : 9+7*i])
+		list = append(list, Prompt(6 + 3*i)[3*i:])
 	}
 	return list
 }
