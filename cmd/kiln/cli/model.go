@@ -60,9 +60,12 @@ type session struct {
 	device device
 	// numerics that the graphs were built with: a bundle brings its own.
 	numerics dsv4.Numerics
-	fusedHC  int      // rows up to which a step's order class fuses hc
-	watched  *watched // with --stats
-	close    func() error
+	// fusedHC is up to how many rows a step fuses hc; otherClass says, of verify steps
+	// in another order class than decode steps, that the text may differ.
+	fusedHC    int
+	otherClass string
+	watched    *watched // with --stats
+	close      func() error
 }
 
 // placer makes the pools for one request: its prompt, all its positions, and what runs

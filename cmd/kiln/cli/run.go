@@ -63,6 +63,7 @@ type runResult struct {
 	// drafts there that were right, and all before them.
 	MainSteps  int       `json:"main_steps"`
 	Acceptance []float64 `json:"acceptance,omitempty"`
+	OtherClass string    `json:"order_class_note,omitempty"` // why the text may differ from the plain one
 	Device     string    `json:"device"`
 	Stats      *runStats `json:"stats,omitempty"` // with --stats
 }
@@ -124,8 +125,11 @@ func runRun(e *env, f *flags, _ []string) error {
 	if err != nil {
 		return err
 	}
-	if err := s.tellClasses(k, progress); err != nil {
+	if s.otherClass, err = s.classes(k); err != nil {
 		return err
+	}
+	if s.otherClass != "" {
+		progress.note("%s", s.otherClass)
 	}
 	return generate(e, f, s, seq, req, tok, progress)
 }
@@ -178,7 +182,7 @@ func generate(e *env, f *flags, s *session, seq *engine.Seq, req engine.Request,
 	}
 	r := runResult{
 		PromptIDs: req.Prompt, IDs: ids, Text: text.String(), Device: s.device.name,
-		MainSteps: stats.Steps, Acceptance: stats.Drafts.Acceptance(),
+		MainSteps: stats.Steps, Acceptance: stats.Drafts.Acceptance(), OtherClass: s.otherClass,
 		Stats: s.stats(len(req.Prompt), len(ids)), PrefillS: stats.Prefill.Seconds(), DecodeS: stats.Decode.Seconds(), TokensPerS: rate(len(ids), stats),
 	}
 	if asJSON {

@@ -59,26 +59,26 @@ func (s *session) generate(ctx context.Context, k int, seq *engine.Seq, req engi
 // stepClassRows is how many rows a step of the order class "step" has at most.
 const stepClassRows = 128
 
-// tellClasses says so if verify steps with k drafts are in another order class than
-// decode steps: then a speculative text may differ from the plain one.
-func (s *session) tellClasses(k int, progress *progress) error {
+// classes says so if verify steps with k drafts are in another order class than decode
+// steps: then a speculative text may differ from the plain one.
+func (s *session) classes(k int) (string, error) {
 	if k == 0 {
-		return nil
+		return "", nil
 	}
 	plain, verify, err := s.engine.StepRows(1, k)
 	if err != nil {
-		return err
+		return "", err
 	}
 	for _, border := range []struct {
 		rows int
 		why  string
 	}{{s.fusedHC, passes.FusedHCTokens}, {stepClassRows, "the step class"}} {
 		if plain <= border.rows && border.rows < verify {
-			progress.note("--speculate %d: decode steps of %d rows and verify steps of %d are of different order classes (%s ends at %d): the text may differ from the plain one",
-				k, plain, verify, border.why, border.rows)
+			return fmt.Sprintf("--speculate %d: decode steps of %d rows and verify steps of %d are of different order classes (%s ends at %d): the text may differ from the plain one",
+				k, plain, verify, border.why, border.rows), nil
 		}
 	}
-	return nil
+	return "", nil
 }
 
 // printSteps says what a run of the main model took, and what its drafts were worth.
