@@ -50,8 +50,8 @@ func (e *Engine) CheckDrafts(k int) error {
 		return fmt.Errorf("%d drafts, the rings have room for %d", k, e.layout.MaxDraft)
 	case e.draft == nil:
 		return errNoDraft
-	case !e.exec.Has(entryVerify):
-		return fmt.Errorf("the model has no verify entry")
+	case !e.exec.Has(entryVerify) && !e.exec.Has(speculateEntry(k)):
+		return fmt.Errorf("the model has no entry that verifies %d drafts", k)
 	}
 	return nil
 }
@@ -107,6 +107,7 @@ func (e *Engine) Speculate(ctx context.Context, seqs []*Seq, reqs []Request, k i
 type speculation struct {
 	e     *Engine
 	k     int
+	whole bool // steps are one run of an entry, not one of verify and k of draft
 	emit  func(request int, id int32) error
 	all   []*drafting
 	live  []*drafting // those that go on, in the order of all
@@ -136,10 +137,13 @@ func (e *Engine) newSpeculation(seqs []*Seq, reqs []Request, k int, emit func(re
 	if len(seqs) != len(reqs) {
 		return nil, fmt.Errorf("%d requests on %d sequences", len(reqs), len(seqs))
 	}
-	s := &speculation{e: e, k: k, emit: emit}
+	s := &speculation{e: e, k: k, whole: e.exec.Has(speculateEntry(k)), emit: emit}
 	s.stats.Drafts = DraftStats{Drafted: make([]int, k), Accepted: make([]int, k)}
 	for i, r := range reqs {
 		s.all = append(s.all, &drafting{request: i, seq: seqs[i], r: r})
+		if r.Sampling.Temperature != 0 && e.layout.Head != HeadSample { // that entry is greedy
+			s.whole = false
+		}
 		err := e.layout.Check(r)
 		if err == nil { // the last token is not fed, and there are no drafts beyond it
 			err = e.layout.room(seqs[i], len(r.Prompt)+r.MaxNew-1)
@@ -221,8 +225,8 @@ func (s *speculation) prompt(ctx context.Context, i int, progress func(request, 
 	return err
 }
 
-// step verifies the drafts of all live requests, accepts, and makes new ones.
-func (s *speculation) step() error {
+// feeds are the last tokens of all live requests and their drafts.
+func (s *speculation) feeds() []Feed {
 	feeds := make([]Feed, len(s.live))
 	for i, d := range s.live {
 		f := Feed{Seq: d.seq, IDs: append([]int32{d.IDs[len(d.IDs)-1]}, d.drafts...), Sampling: d.r.Sampling}
@@ -231,6 +235,15 @@ func (s *speculation) step() error {
 		}
 		feeds[i] = f
 	}
+	return feeds
+}
+
+// step verifies the drafts of all live requests, accepts, and makes new ones.
+func (s *speculation) step() error {
+	if s.whole {
+		return s.wholeStep()
+	}
+	feeds := s.feeds()
 	shape := ShapeOf(feeds)
 	shape.T = shape.B * (s.k + 1)
 	shape.O = shape.T

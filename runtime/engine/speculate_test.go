@@ -84,27 +84,8 @@ func TestSpeculateLeavesNoTrace(t *testing.T) {
 	m, ids := tiny(t, dsv4.Production), goldenIDs(t, "long")
 	reqs := []Request{{Prompt: ids[:59], MaxNew: 14}, {Prompt: ids[3:124], MaxNew: 12}}
 	const k = 3
-	e, x := m.seenEngine(t, len(reqs), 1)
-	var seqs []*Seq
-	for i := range reqs {
-		s, err := e.NewSeq(i, onePages)
-		if err != nil {
-			t.Fatal(err)
-		}
-		seqs = append(seqs, s)
-	}
-	s, err := e.newSpeculation(seqs, reqs, k, nobody)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i := range reqs {
-		if err := s.prompt(t.Context(), i, nil); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := s.chain(); err != nil {
-		t.Fatal(err)
-	}
+	s := newRun(t, m, reqs, k, 1)
+	e, x, seqs := s.e, s.e.exec.(*seen), []*Seq{s.all[0].seq, s.all[1].seq}
 	lens := map[int]bool{}         // numbers of tokens that steps gave
 	last := make([]int, len(reqs)) // where the last step of a request began: no step of the MTP block is behind it
 	for n := 0; len(s.live) > 0; n++ {
@@ -361,7 +342,7 @@ func TestSpeculateRefuses(t *testing.T) {
 		want    string
 	}{
 		{[]dsv4.Entry{dsv4.Prefill, dsv4.Decode, dsv4.Verify}, "the model has no draft entry (no MTP block)"},
-		{[]dsv4.Entry{dsv4.Prefill, dsv4.Decode, dsv4.Draft}, "the model has no verify entry"},
+		{[]dsv4.Entry{dsv4.Prefill, dsv4.Decode, dsv4.Draft}, "the model has no entry that verifies 1 drafts"},
 	} {
 		part, err := buildModel(m.cfg, o, CheckpointSource{m.file}, tc.entries...)
 		if err != nil {
@@ -370,4 +351,92 @@ func TestSpeculateRefuses(t *testing.T) {
 		e, s := part.one(t)
 		wantError(t, tc.want, func() error { return run(e, s, ok, 1) }, tc.want)
 	}
+}
+
+// A whole speculative step in one run of one entry gives the tokens, the accept lengths
+// and the drafts of separate runs, and leaves the same live rows of the pools, for
+// every number of drafts, with padding, and with wrong drafts among them. One request
+// ends before the others; heads are greedy or sample.
+func TestWholeStep(t *testing.T) {
+	m := tiny(t, dsv4.Production)
+	ids := goldenIDs(t, "short")
+	for _, head := range []dsv4.Head{dsv4.HeadGreedy, dsv4.HeadSample} {
+		reqs := []Request{{Prompt: ids[:5], MaxNew: 9}, {Prompt: ids[2:7], MaxNew: 5}, {Prompt: ids[3:8], MaxNew: 8}}
+		if head == dsv4.HeadSample {
+			reqs[2].Sampling = Sampling{Temperature: 0.7, Seed: 4}
+		}
+		o := tinyOptions(dsv4.Production)
+		o.Head, o.Taps = head, false
+		whole, err := buildSpeculating(m.cfg, o, CheckpointSource{m.file}, []int{1, 2, 3})
+		if err != nil {
+			t.Fatal(err)
+		}
+		separate, err := buildModel(m.cfg, o, CheckpointSource{m.file})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, k := range []int{1, 2, 3} {
+			t.Run(fmt.Sprintf("%v K=%d", head, k), func(t *testing.T) {
+				a, b := newRun(t, separate, reqs, k, 0), newRun(t, whole, reqs, k, 4)
+				if a.whole || !b.whole {
+					t.Fatalf("one run: %t and %t", a.whole, b.whole)
+				}
+				for n := 0; len(a.live) > 0; n++ {
+					for i := range a.live {
+						x, y := a.live[i], b.live[i]
+						if !slices.Equal(x.drafts, y.drafts) || x.seq.Len != y.seq.Len || x.request != y.request {
+							t.Fatalf("step %d: request %d at %d with drafts %v, request %d at %d with drafts %v", n, x.request, x.seq.Len, x.drafts, y.request, y.seq.Len, y.drafts)
+						}
+						if place := (n + i) % (k + 2); place < len(x.drafts) {
+							copy(x.drafts[place:], wrongIDs(x.drafts[place:], 1))
+							copy(y.drafts, x.drafts)
+						}
+					}
+					for _, s := range []*speculation{a, b} {
+						if err := s.step(); err != nil {
+							t.Fatal(err)
+						}
+					}
+					for i := range reqs {
+						if !slices.Equal(a.all[i].IDs, b.all[i].IDs) {
+							t.Fatalf("step %d, request %d: %v and %v", n, i, a.all[i].IDs, b.all[i].IDs)
+						}
+						if slices.Contains(a.live, a.all[i]) {
+							sameRows(t, fmt.Sprintf("step %d, request %d", n, i), m.liveRows(a.e, a.all[i].seq), m.liveRows(b.e, b.all[i].seq))
+						}
+					}
+				}
+				if len(b.live) > 0 || !slices.Equal(a.stats.Drafts.Accepted, b.stats.Drafts.Accepted) || a.stats.Steps != b.stats.Steps {
+					t.Errorf("%+v and %+v", a.stats, b.stats)
+				}
+			})
+		}
+	}
+}
+
+// newRun is a speculation behind its prompts; steps have so many requests at least.
+func newRun(t *testing.T, m *tinyModel, reqs []Request, k, requests int) *speculation {
+	t.Helper()
+	e, _ := m.seenEngine(t, len(reqs)+1, requests)
+	var seqs []*Seq
+	for i := range reqs {
+		s, err := e.NewSeq(i, onePages)
+		if err != nil {
+			t.Fatal(err)
+		}
+		seqs = append(seqs, s)
+	}
+	s, err := e.newSpeculation(seqs, reqs, k, nobody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range reqs {
+		if err := s.prompt(t.Context(), i, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.chain(); err != nil {
+		t.Fatal(err)
+	}
+	return s
 }
