@@ -9,7 +9,8 @@ import (
 	"github.com/kiln-project/kiln/runtime/emu"
 )
 
-// Speculative greedy generation is plain greedy generation, token for token. More of it
+// Speculative greedy generation, in whole steps, is plain greedy generation, token for
+// token. More of it
 // is in speculate_long_test.go.
 func TestSpeculateIsGreedy(t *testing.T) { speculate(t, "gfx950", 3, 2, 16) }
 
@@ -22,7 +23,7 @@ func speculate(t *testing.T, chip string, batch, k, tokens int) {
 	}
 	o := dsv4.DefaultOptions()
 	o.Head = dsv4.HeadGreedy
-	m := devicetest.OpenTiny(t, devicetest.Compiler(t), opener(chip, emu.Options{}), tg.FNUZ, o)
+	m := devicetest.OpenTiny(t, devicetest.Compiler(t), opener(chip, emu.Options{}), tg.FNUZ, o, k)
 	m.Exec.Requests = batch
 	pages := m.Layout.Pages(tokens + 16)
 	plain, _ := m.Engine(t, batch, batch*pages)

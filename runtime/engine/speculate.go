@@ -57,7 +57,7 @@ func (e *Engine) CheckDrafts(k int) error {
 }
 
 // StepRows are the token rows of the steps that a batch of requests takes: a decode
-// step, and a verify step with k drafts each.
+// step, and one that verifies k drafts of each.
 func (e *Engine) StepRows(batch, k int) (decode, verify int, err error) {
 	s := Shape{T: batch, B: batch, O: batch, P: 1}
 	plain, err := e.exec.Fit(entryDecode, s)
@@ -66,7 +66,11 @@ func (e *Engine) StepRows(batch, k int) (decode, verify int, err error) {
 	}
 	s.T *= k + 1
 	s.O = s.T
-	drafted, err := e.exec.Fit(entryVerify, s)
+	entry := speculateEntry(k)
+	if !e.exec.Has(entry) {
+		entry = entryVerify
+	}
+	drafted, err := e.exec.Fit(entry, s)
 	return plain.T, drafted.T, err
 }
 

@@ -6,12 +6,14 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/kiln-project/kiln/models/dsv4"
 	"github.com/kiln-project/kiln/runtime/device/devicetest"
 	"github.com/kiln-project/kiln/runtime/engine"
 )
 
-// Speculative greedy generation is plain greedy generation, token for token. The rest of
-// the matrix is in speculate_long_test.go.
+// Speculative greedy generation is plain greedy generation, token for token, by whole
+// steps and by separate ones, which accept alike. The rest of the matrix is in
+// speculate_long_test.go.
 func TestSpeculateIsGreedy(t *testing.T) {
 	speculateMatrix(t, []speculativeCase{{1, 1, 256}, {1, 3, 256}, {3, 2, 64}})
 }
@@ -21,17 +23,24 @@ type speculativeCase struct{ batch, k, tokens int }
 func speculateMatrix(t *testing.T, cases []speculativeCase) {
 	t.Helper()
 	m := greedyTiny(t)
+	o := dsv4.DefaultOptions()
+	o.Head = dsv4.HeadGreedy
+	whole := devicetest.OpenTiny(t, devicetest.Compiler(t), openHost, false, o, 1, 2, 3)
 	for _, c := range cases {
 		t.Run(fmt.Sprintf("batch %d, K=%d", c.batch, c.k), func(t *testing.T) {
 			pages := m.Layout.Pages(c.tokens + 16)
-			m.Exec.Requests = c.batch
-			plain, _ := m.Engine(t, c.batch, c.batch*pages)
-			speculative, _ := m.Engine(t, c.batch, c.batch*pages)
-			st := devicetest.SpeculateIsGreedy(t, plain, speculative, pages, c.tokens, c.k, devicetest.SpeculativePrompts(c.batch))
-			if steps := c.tokens - 1; st.Steps >= steps {
-				t.Errorf("%d steps of the main model, plain %d", st.Steps, steps)
+			var counts [2]engine.Stats
+			for i, form := range []*devicetest.Tiny{m, whole} {
+				m.Exec.Requests, form.Exec.Requests = c.batch, c.batch
+				plain, _ := m.Engine(t, c.batch, c.batch*pages)
+				speculative, _ := form.Engine(t, c.batch, c.batch*pages)
+				counts[i] = devicetest.SpeculateIsGreedy(t, plain, speculative, pages, c.tokens, c.k, devicetest.SpeculativePrompts(c.batch))
 			}
-			t.Logf("%d steps, acceptance %.3f", st.Steps, st.Drafts.Acceptance())
+			a, b := counts[0], counts[1]
+			if a.Steps != b.Steps || !slices.Equal(a.Drafts.Accepted, b.Drafts.Accepted) || a.Steps >= c.tokens-1 {
+				t.Errorf("%d steps that accept %v, whole: %d steps that accept %v, want fewer than %d", a.Steps, a.Drafts.Accepted, b.Steps, b.Drafts.Accepted, c.tokens-1)
+			}
+			t.Logf("%d steps, acceptance %.3f", b.Steps, b.Drafts.Acceptance())
 		})
 	}
 }

@@ -132,7 +132,11 @@ func openModelOn(e *env, f *flags, dev device, taps bool, want dsv4.Head, progre
 	} else if len(disabled) > 0 {
 		return nil, nil, refuse(fmt.Errorf("%s: device %s has no kernels", f.origins("disable-kernel"), dev.name), "--device host")
 	}
-	m, err := entriesOf(c, o, t, config)
+	var drafts []int
+	if f.command == "run" && f.number("speculate") > 0 && compiled == nil && c.NextN > 0 {
+		drafts = append(drafts, f.number("speculate"))
+	}
+	m, err := entriesOf(c, o, t, config, drafts...)
 	if err != nil {
 		return nil, nil, err
 	}

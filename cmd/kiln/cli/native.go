@@ -8,6 +8,7 @@ import (
 	"github.com/kiln-project/kiln/codegen"
 	"github.com/kiln-project/kiln/codegen/bundle"
 	"github.com/kiln-project/kiln/codegen/llvm"
+	"github.com/kiln-project/kiln/models/dsv4"
 	"github.com/kiln-project/kiln/passes"
 	rt "github.com/kiln-project/kiln/runtime/device"
 	"github.com/kiln-project/kiln/runtime/engine"
@@ -50,7 +51,7 @@ func newCompiler(e *env, f *flags) (*codegen.Compiler, func(), error) {
 // beside says what runs beside the main model.
 type beside struct {
 	mtp    bool // the MTP block at every position
-	drafts int  // its drafts in each step, verified by the next one; with mtp
+	drafts int  // drafts of each step, verified by the next one; with mtp
 }
 
 // requestBuckets are the plans that one request of prompt + new tokens needs.
@@ -65,17 +66,13 @@ func requestBuckets(l engine.Layout, prompt, positions int, with beside) []passe
 		out = append(out, passes.Bucket{Entry: "prefill", Bind: bind(t)})
 	}
 	out = append(out, passes.Bucket{Entry: "decode", Bind: bind(1)})
-	if with.drafts > 0 {
-		b := bind(0)
-		b["K"] = with.drafts
-		out = append(out, passes.Bucket{Entry: "verify", Bind: b})
-	}
 	if with.mtp {
-		steps := append(slices.Clone(sizes), 1, with.drafts+1)
-		slices.Sort(steps)
-		for _, t := range slices.Compact(steps) {
+		for _, t := range append(slices.Clone(sizes), 1) {
 			out = append(out, passes.Bucket{Entry: "draft", Bind: bind(t)})
 		}
+	}
+	if with.drafts > 0 {
+		out = append(out, passes.Bucket{Entry: string(dsv4.SpeculateEntry(with.drafts)), Bind: bind(1)})
 	}
 	return out
 }

@@ -3,6 +3,9 @@ package cli
 import (
 	"fmt"
 	"io"
+	"maps"
+	"slices"
+	"strings"
 	"time"
 
 	rt "github.com/kiln-project/kiln/runtime/device"
@@ -13,9 +16,11 @@ import (
 type runStats struct {
 	Prefill stepStats `json:"prefill"`
 	Decode  stepStats `json:"decode"`
-	// With --speculate: verify steps in place of decode steps, and those of the MTP block.
-	Verify *stepStats `json:"verify,omitempty"`
-	Draft  *stepStats `json:"draft,omitempty"`
+	// With --speculate: steps in place of decode steps, whole ones or those that verify,
+	// and those of the MTP block alone.
+	Speculate *stepStats `json:"speculate,omitempty"`
+	Verify    *stepStats `json:"verify,omitempty"`
+	Draft     *stepStats `json:"draft,omitempty"`
 	// Replays are steps that were one replay of a graph, Eager those whose launches
 	// went to the device one by one, or that were evaluated.
 	Replays int        `json:"graph_replays"`
@@ -82,11 +87,22 @@ func (s *session) stats(prompt, tokens int) *runStats {
 	}
 	rest := max(tokens-1, 0)
 	r := &runStats{Prefill: w.of("prefill", prompt), Host: peakBytes()}
-	if len(w.times["draft"]) == 0 {
-		r.Decode = w.of("decode", rest)
-	} else {
-		verify, draft := w.of("verify", rest), w.of("draft", prompt+rest)
-		r.Verify, r.Draft = &verify, &draft
+	drafted := prompt // tokens that the MTP block ran over by itself
+	for _, entry := range slices.Sorted(maps.Keys(w.times)) {
+		of := w.of(entry, rest)
+		switch {
+		case entry == "decode":
+			r.Decode = of
+		case entry == "verify":
+			r.Verify = &of
+			drafted += rest
+		case strings.HasPrefix(entry, "speculate"):
+			r.Speculate = &of
+		}
+	}
+	if len(w.times["draft"]) > 0 {
+		of := w.of("draft", drafted)
+		r.Draft = &of
 	}
 	for _, e := range r.entries() {
 		r.Eager += e.Steps
@@ -125,10 +141,19 @@ type entryStats struct {
 
 // entries are those that ran.
 func (r *runStats) entries() []entryStats {
-	if r.Verify == nil {
-		return []entryStats{{"prefill", r.Prefill}, {"decode", r.Decode}}
+	list := []entryStats{{"prefill", r.Prefill}}
+	if r.Draft == nil {
+		return append(list, entryStats{"decode", r.Decode})
 	}
-	return []entryStats{{"prefill", r.Prefill}, {"verify", *r.Verify}, {"draft", *r.Draft}}
+	for _, e := range []struct {
+		name string
+		*stepStats
+	}{{"speculate", r.Speculate}, {"verify", r.Verify}, {"draft", r.Draft}} {
+		if e.stepStats != nil {
+			list = append(list, entryStats{e.name, *e.stepStats})
+		}
+	}
+	return list
 }
 
 // print writes the lines of --stats.

@@ -27,14 +27,14 @@ func TestRunSpeculate(t *testing.T) {
 				t.Errorf("K=%d: %d steps, acceptance %v", k, r.MainSteps, r.Acceptance)
 			}
 			s := r.Stats
-			if s.Verify == nil || s.Draft == nil || s.Verify.Steps != r.MainSteps || s.Draft.Steps < r.MainSteps || s.Decode.Steps != 0 ||
-				s.Eager != 1+s.Verify.Steps+s.Draft.Steps || s.Verify.Tokens != 12 {
+			if s.Speculate == nil || s.Draft == nil || s.Speculate.Steps != r.MainSteps || s.Draft.Steps != k || s.Decode.Steps != 0 ||
+				s.Eager != 1+s.Speculate.Steps+k || s.Speculate.Tokens != 12 {
 				t.Errorf("K=%d: statistics %+v", k, s)
 			}
 		}
 	}
 	text := kiln(t, "run", "--model", tinyModel, "--prompt-ids", "0", "--max-new-tokens", "3", "--ignore-eos", "--speculate", "1", "--stats").ok(t).stderr
-	for _, want := range []string{"\nverify: ", "\ndraft: ", "\nmain model: ", " behind the prompt; acceptance by draft: "} {
+	for _, want := range []string{"\nspeculate: ", "\ndraft: ", "\nmain model: ", " behind the prompt; acceptance by draft: "} {
 		if !strings.Contains(text, want) {
 			t.Errorf("standard error lacks %q:\n%s", want, text)
 		}
