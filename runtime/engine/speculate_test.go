@@ -360,6 +360,7 @@ func TestSpeculateRefuses(t *testing.T) {
 func TestWholeStep(t *testing.T) {
 	m := tiny(t, dsv4.Production)
 	ids := goldenIDs(t, "short")
+	drafts := map[dsv4.Head][]int{dsv4.HeadGreedy: {1, 3}, dsv4.HeadSample: {2}}
 	for _, head := range []dsv4.Head{dsv4.HeadGreedy, dsv4.HeadSample} {
 		reqs := []Request{{Prompt: ids[:5], MaxNew: 9}, {Prompt: ids[2:7], MaxNew: 5}, {Prompt: ids[3:8], MaxNew: 8}}
 		if head == dsv4.HeadSample {
@@ -367,7 +368,7 @@ func TestWholeStep(t *testing.T) {
 		}
 		o := tinyOptions(dsv4.Production)
 		o.Head, o.Taps = head, false
-		whole, err := buildSpeculating(m.cfg, o, CheckpointSource{m.file}, []int{1, 2, 3})
+		whole, err := buildSpeculating(m.cfg, o, CheckpointSource{m.file}, drafts[head])
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -375,10 +376,7 @@ func TestWholeStep(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for k := 1; k <= 3; k++ {
-			if head == dsv4.HeadSample && k != 2 {
-				continue
-			}
+		for _, k := range drafts[head] {
 			t.Run(fmt.Sprintf("%v K=%d", head, k), func(t *testing.T) {
 				a, b := newRun(t, separate, reqs, k, 0), newRun(t, whole, reqs, k, 4)
 				if a.whole || !b.whole {
