@@ -53,7 +53,7 @@ var hcBorder = Rule{
 
 // fewTokens is the gate: a step of at most so many token rows.
 func fewTokens(c *Context, m *Match) string {
-	const key = "fuse-hc.max_tokens"
+	const key = FusedHCTokens
 	rows := m.Arg("pre", 0).Type.Dims[0]
 	t, ok := rows.Const()
 	if !ok {

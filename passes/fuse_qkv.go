@@ -2,6 +2,7 @@ package passes
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/kiln-project/kiln/ir"
 )
@@ -116,28 +117,33 @@ func (r weightReaders) disagree(c *Context, a, b string, actBlock int) string {
 		return ""
 	}
 	for i, name := range []string{a, b} {
-		switch us := of[i]; {
-		case len(us) != 1:
-			return fmt.Sprintf("@%s has %d uses in @%s, want one", name, len(us), r.entry)
-		case us[0].op == nil || us[0].op.Def.Name != "block_linear" || us[0].arg != 1:
-			return fmt.Sprintf("@%s is no block_linear's weight in @%s%s", name, r.entry, whose(us[0]))
-		case us[0].op.Int("act_block") != actBlock:
-			return fmt.Sprintf("@%s multiplies activations in blocks of %d in @%s", name, us[0].op.Int("act_block"), r.entry)
+		if n, other := len(of[i]), len(of[1-i]); other > 0 && n > other {
+			return fmt.Sprintf("@%s has %d uses in @%s, want %d as of @%s", name, n, r.entry, other, []string{b, a}[i])
+		}
+		for _, u := range of[i] {
+			switch {
+			case u.op == nil || u.op.Def.Name != "block_linear" || u.arg != 1:
+				return fmt.Sprintf("@%s is no block_linear's weight in @%s%s", name, r.entry, whose(u))
+			case u.op.Int("act_block") != actBlock:
+				return fmt.Sprintf("@%s multiplies activations in blocks of %d in @%s", name, u.op.Int("act_block"), r.entry)
+			}
 		}
 	}
-	x := of[0][0].op.Args[0]
-	if x != of[1][0].op.Args[0] {
-		return fmt.Sprintf("@%s and @%s multiply two operands in @%s", a, b, r.entry)
-	}
-	n := 0
-	for _, us := range r.uses.of[x] {
-		c.visit()
-		if us.op != nil && us.op.Def.Name == "block_linear" && us.arg == 0 {
-			n++
+	for _, u := range of[0] {
+		x := u.op.Args[0]
+		if !slices.ContainsFunc(of[1], func(v use) bool { return v.op.Args[0] == x }) {
+			return fmt.Sprintf("@%s and @%s multiply two operands in @%s", a, b, r.entry)
 		}
-	}
-	if n != 2 {
-		return fmt.Sprintf("%d products in @%s read what @%s and @%s multiply, want two", n, r.entry, a, b)
+		n := 0
+		for _, v := range r.uses.of[x] {
+			c.visit()
+			if v.op != nil && v.op.Def.Name == "block_linear" && v.arg == 0 {
+				n++
+			}
+		}
+		if n != 2 {
+			return fmt.Sprintf("%d products in @%s read what @%s and @%s multiply, want two", n, r.entry, a, b)
+		}
 	}
 	return ""
 }

@@ -28,6 +28,10 @@ const (
 	Measured  Origin = "measured"  // by us, on that chip
 )
 
+// FusedHCTokens is the key of the number of tokens up to which fuse-hc fuses. Fused and
+// apart have different bits: it ends an order class.
+const FusedHCTokens = "fuse-hc.max_tokens"
+
 // NoSplitTokens is the key of the number of tokens from which on one launch takes all
 // keys of a query, where fewer tokens split them. Both have the same bits.
 const NoSplitTokens = "attention.no_split_tokens"
@@ -35,11 +39,11 @@ const NoSplitTokens = "attention.no_split_tokens"
 // Thresholds is the table; --set KEY=VALUE overrides a key for any target.
 var Thresholds = []Threshold{
 	{
-		Key: "fuse-hc.max_tokens", Value: 1 << 30, Origin: Modelled, Doc: "hc_post, hc_pre and the norm are fused up to so many tokens",
+		Key: FusedHCTokens, Value: 1 << 30, Origin: Modelled, Doc: "hc_post, hc_pre and the norm are fused up to so many tokens",
 		Source: "at any T it is one launch for three (on matrix units two for four), with as many groups as each has, and reads the new streams and y back while they are in a cache",
 	},
 	{
-		Key: "fuse-hc.max_tokens", Target: "gfx950", Value: 64, Origin: Published, Doc: "hc_post, hc_pre and the norm are fused up to so many tokens",
+		Key: FusedHCTokens, Target: "gfx950", Value: 64, Origin: Published, Doc: "hc_post, hc_pre and the norm are fused up to so many tokens",
 		Source: "MI355X value published for the fused hc kernel",
 	},
 	{

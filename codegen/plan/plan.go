@@ -2,6 +2,8 @@
 // memory, ready to be run by any device. It knows nothing of graphs or LLVM.
 package plan
 
+import "fmt"
+
 // Version is the format's version: a module of another version is refused.
 const Version = 4
 
@@ -107,6 +109,27 @@ func (p *Plan) Symbol(name string) int {
 		}
 	}
 	return 0
+}
+
+// Rows is the number of token rows of a step: symbol T, or what makes it up, or the
+// length of input ids where rows are no symbol.
+func (p *Plan) Rows() int {
+	if t := p.Symbol("T"); t > 0 {
+		return t
+	}
+	b := p.Symbol("B")
+	if k := p.Symbol("K"); k > 0 {
+		return b * (k + 1)
+	}
+	for i := range p.Inputs {
+		var n int
+		if in := &p.Inputs[i]; in.Name == "ids" {
+			if _, err := fmt.Sscanf(in.Type, "i32[%d]", &n); err == nil {
+				return n
+			}
+		}
+	}
+	return b
 }
 
 // Space says which memory a slice is in.

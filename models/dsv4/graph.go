@@ -178,10 +178,14 @@ func newModel(c *Config, name string, o Options) (*model, error) {
 	} {
 		meta = append(meta, ir.Meta{Key: n.key, Val: strconv.Itoa(n.val)})
 	}
-	return &model{Config: c, o: o, rings: rings, b: ir.NewBuilder(name, meta...)}, nil
+	return &model{Config: c, o: o, rings: rings, b: ir.NewBuilder(name, meta...), pools: map[string]*ir.Value{}}, nil
 }
 
 func (m *model) finish() (*ir.Graph, error) {
+	for _, name := range m.names {
+		v := m.pools[name]
+		m.b.Update(m.b.State(name, v.Type), v)
+	}
 	g, err := m.b.Finish()
 	if err != nil {
 		return nil, fmt.Errorf("models/dsv4: %w", err)
@@ -198,6 +202,29 @@ type model struct {
 
 	t, reqs, outs, pages, ringPool, pagePool ir.Dim
 	closed                                   map[int]ir.Dim // groups that a step can close, by ratio
+
+	own   rows                 // in place of index inputs; the zero value: the inputs
+	pools map[string]*ir.Value // pools as the last update left them, by name
+	names []string             // of pools that were updated, in that order
+}
+
+// rows are index values that a graph computes instead of taking them as inputs.
+type rows struct{ ids, pos, req, out, windowSlots *ir.Value }
+
+// state is a pool as the last update left it.
+func (m *model) state(name string, t ir.Type) *ir.Value {
+	if v := m.pools[name]; v != nil {
+		return v
+	}
+	return m.b.State(name, t)
+}
+
+// update replaces a pool that state gave.
+func (m *model) update(name string, v *ir.Value) {
+	if m.pools[name] == nil {
+		m.names = append(m.names, name)
+	}
+	m.pools[name] = v
 }
 
 // symbols declares an entry's symbols; ratios are those of its layers.
@@ -216,6 +243,13 @@ func (m *model) symbols(entry Entry, ratios []int) error {
 	default:
 		return fmt.Errorf("unknown entry %q: want one of %v", entry, Entries)
 	}
+	m.poolSymbols(ratios)
+	return nil
+}
+
+// poolSymbols declares the symbols of pools and of the groups that layers close.
+func (m *model) poolSymbols(ratios []int) {
+	b := m.b
 	m.ringPool = b.Sym("R")
 	m.closed = map[int]ir.Dim{}
 	for _, r := range []int{4, 128} {
@@ -226,7 +260,6 @@ func (m *model) symbols(entry Entry, ratios []int) error {
 	if len(m.closed) > 0 {
 		m.pages, m.pagePool = b.Sym("P"), b.Sym("N")
 	}
-	return nil
 }
 
 // ratiosOf are the compression ratios of an entry's layers.
@@ -243,13 +276,21 @@ func (m *model) index(name string, dims ...ir.Dim) *ir.Value {
 	return m.b.Input(name, ir.T(ir.I32, dims...))
 }
 
-func (m *model) ids() *ir.Value         { return m.index("ids", m.t) }
-func (m *model) pos() *ir.Value         { return m.index("pos", m.t) }
-func (m *model) req() *ir.Value         { return m.index("req", m.t) }
-func (m *model) out() *ir.Value         { return m.index("out", m.outs) }
+// either is a computed index value if there is one, else the input.
+func (m *model) either(own *ir.Value, name string, rows ir.Dim) *ir.Value {
+	if own != nil {
+		return own
+	}
+	return m.index(name, rows)
+}
+
+func (m *model) ids() *ir.Value         { return m.either(m.own.ids, "ids", m.t) }
+func (m *model) pos() *ir.Value         { return m.either(m.own.pos, "pos", m.t) }
+func (m *model) req() *ir.Value         { return m.either(m.own.req, "req", m.t) }
+func (m *model) out() *ir.Value         { return m.either(m.own.out, "out", m.outs) }
 func (m *model) ring() *ir.Value        { return m.index("ring", m.reqs) }
 func (m *model) pageTable() *ir.Value   { return m.index("pages", m.reqs, m.pages) }
-func (m *model) windowSlots() *ir.Value { return m.index("window_slots", m.t) }
+func (m *model) windowSlots() *ir.Value { return m.either(m.own.windowSlots, "window_slots", m.t) }
 
 func (m *model) stateSlots(ratio int) *ir.Value {
 	return m.index(fmt.Sprintf("c%d_slots", ratio), m.t)
@@ -265,6 +306,16 @@ func (m *model) entrySlots(ratio int) *ir.Value {
 
 // step is the main model: token rows in, predictions of the wanted rows out.
 func (m *model) step() {
+	h := m.layers()
+	if !m.o.Taps { // the draft step's input; with taps it is the last of them
+		m.b.Output(fmt.Sprintf("hidden.%d", m.Layers-1), h)
+	}
+	m.b.At("head")
+	m.predict(h, "hc_head", "norm")
+}
+
+// layers are the residual streams behind the last layer.
+func (m *model) layers() *ir.Value {
 	b := m.b
 	b.At("embed")
 	e := b.Op1("gather_rows", nil, m.bf16("embed", m.Vocab, m.Hidden), m.ids())
@@ -275,29 +326,30 @@ func (m *model) step() {
 			b.Output(fmt.Sprintf("hidden.%d", i), h)
 		}
 	}
-	if !m.o.Taps { // the draft step's input; with taps it is the last of them
-		b.Output(fmt.Sprintf("hidden.%d", m.Layers-1), h)
-	}
-	b.At("head")
-	m.predict(h, "hc_head", "norm")
+	return h
 }
 
 // predict outputs what the head says of the wanted rows: logits, or a choice.
 func (m *model) predict(h *ir.Value, hc, norm string) {
-	b, logits := m.b, m.head(h, hc, norm)
-	var r []*ir.Value
-	switch m.o.Head {
-	case HeadLogits:
-		b.Output("logits", logits)
+	if m.o.Head == HeadLogits {
+		m.b.Output("logits", m.head(h, hc, norm))
 		return
-	case HeadGreedy:
-		r = b.Op("argmax", nil, logits)
-	case HeadSample:
-		by := func(name string, dt ir.DType) *ir.Value { return b.Input("sample_"+name, ir.T(dt, m.outs)) }
-		r = b.Op("sample", nil, logits, by("temperature", ir.F32), by("top_k", ir.I32), by("top_p", ir.F32), by("seed", ir.I64), by("pos", ir.I32))
 	}
-	b.Output(m.o.Head.String()+"_ids", r[0])
-	b.Output(m.o.Head.String()+"_flags", r[1])
+	ids, flags := m.choose(m.o.Head, h, hc, norm)
+	m.b.Output(m.o.Head.String()+"_ids", ids)
+	m.b.Output(m.o.Head.String()+"_flags", flags)
+}
+
+// choose gives the tokens of the wanted rows by a head that has no logits.
+func (m *model) choose(head Head, h *ir.Value, hc, norm string) (ids, flags *ir.Value) {
+	b, logits := m.b, m.head(h, hc, norm)
+	if head == HeadGreedy {
+		r := b.Op("argmax", nil, logits)
+		return r[0], r[1]
+	}
+	by := func(name string, dt ir.DType) *ir.Value { return b.Input("sample_"+name, ir.T(dt, m.outs)) }
+	r := b.Op("sample", nil, logits, by("temperature", ir.F32), by("top_k", ir.I32), by("top_p", ir.F32), by("seed", ir.I64), by("pos", ir.I32))
+	return r[0], r[1]
 }
 
 // head turns the streams of the wanted rows into f32 logits [O,V].

@@ -55,7 +55,7 @@ func (m *model) attention(x *ir.Value, prefix string, ratio int) *ir.Value {
 	kv := m.norm(m.linear8(x, p+"wkv", m.HeadDim), p+"kv_norm")
 	kv = m.roundKV(m.rope(kv, here, false))
 
-	window := b.State(prefix+".window", ir.T(ir.BF16, m.ringPool.Mul(ir.Int(m.rings.Window)), ir.Int(m.HeadDim)))
+	window := m.state(prefix+".window", ir.T(ir.BF16, m.ringPool.Mul(ir.Int(m.rings.Window)), ir.Int(m.HeadDim)))
 	rows := b.Op("history_rows", ir.A("span", m.Window, "size", m.rings.Window), b.Iota(0, m.t), m.pos(), m.req(), m.ring())
 	sets := []*ir.Value{window, rows[0], kv, rows[1]}
 	if ratio > 0 {
@@ -63,7 +63,7 @@ func (m *model) attention(x *ir.Value, prefix string, ratio int) *ir.Value {
 		sets = append(sets, pool, picked)
 	}
 	o := b.Op1("sparse_attention", ir.A("scale", ir.AttentionScale(m.HeadDim)), append([]*ir.Value{q, m.f32(p+"attn_sink", m.Heads)}, sets...)...)
-	b.Update(window, b.Op1("scatter_rows", nil, window, m.windowSlots(), kv))
+	m.update(prefix+".window", b.Op1("scatter_rows", nil, window, m.windowSlots(), kv))
 	return m.outProjection(m.rope(o, here, true), p)
 }
 
@@ -123,17 +123,19 @@ func (m *model) compressor(x *ir.Value, prefix, weights, kind string, ratio, d i
 	g = b.Bin("add", g, b.Op1("gather_rows", nil, m.f32(weights+".ape", ratio, width), slot))
 
 	stateType := ir.T(ir.F32, m.ringPool.Mul(ir.Int(ring)), ir.Int(width))
-	kState, gState := b.State(prefix+"."+kind+"comp_k", stateType), b.State(prefix+"."+kind+"comp_g", stateType)
+	kName, gName := prefix+"."+kind+"comp_k", prefix+"."+kind+"comp_g"
+	kState, gState := m.state(kName, stateType), m.state(gName, stateType)
 	members := b.Op("history_rows", ir.A("span", span, "size", ring), m.closeRows(ratio), m.pos(), m.req(), m.ring())
 	v := b.Op1("compress", ir.A("overlap", overlap), kState, gState, k, g, members[0], members[1])
-	b.Update(kState, b.Op1("scatter_rows", nil, kState, m.stateSlots(ratio), k))
-	b.Update(gState, b.Op1("scatter_rows", nil, gState, m.stateSlots(ratio), g))
+	m.update(kName, b.Op1("scatter_rows", nil, kState, m.stateSlots(ratio), k))
+	m.update(gName, b.Op1("scatter_rows", nil, gState, m.stateSlots(ratio), g))
 
 	v = m.norm(v, weights+".norm")
 	start := b.Op1("group_start", ir.A("ratio", ratio), m.closeRows(ratio), m.pos())
 	v = finish(m.rope(v, m.at(tables, start), false))
-	pool := b.State(fmt.Sprintf("%s.%sentries", prefix, kind), ir.T(ir.BF16, m.pagePool.Mul(ir.Int(PageTokens/ratio)), ir.Int(d)))
+	name := fmt.Sprintf("%s.%sentries", prefix, kind)
+	pool := m.state(name, ir.T(ir.BF16, m.pagePool.Mul(ir.Int(PageTokens/ratio)), ir.Int(d)))
 	written := b.Op1("scatter_rows", nil, pool, m.entrySlots(ratio), v)
-	b.Update(pool, written)
+	m.update(name, written)
 	return written
 }

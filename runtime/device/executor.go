@@ -84,13 +84,7 @@ func (x *Executor) Has(entry string) bool {
 
 // shapeOf is the step shape that a plan runs.
 func shapeOf(p *plan.Plan) engine.Shape {
-	s := engine.Shape{T: p.Symbol("T"), B: p.Symbol("B"), O: p.Symbol("O"), P: max(1, p.Symbol("P"))}
-	if k := p.Symbol("K"); k > 0 {
-		s.T = s.B * (k + 1)
-	}
-	if s.T == 0 {
-		s.T = s.B
-	}
+	s := engine.Shape{T: p.Rows(), B: p.Symbol("B"), O: p.Symbol("O"), P: max(1, p.Symbol("P"))}
 	if s.O == 0 {
 		s.O = s.T
 	}

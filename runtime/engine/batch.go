@@ -29,13 +29,18 @@ func (s *Seq) check() error {
 
 // Feed is what one request contributes to a step: tokens at positions Seq.Len,
 // Seq.Len+1, ..., which of them (offsets into IDs) want logits or a token, and by
-// what Sampling.
+// what Sampling. With Rows it takes so many token rows: what it has no tokens for, and
+// as many output rows, is padding before the next request.
 type Feed struct {
 	Seq      *Seq
 	IDs      []int32
 	Out      []int
 	Sampling Sampling
+	Rows     int // 0: as many as there are tokens
 }
+
+// padding is how many rows of a feed have no token.
+func (f Feed) padding() int { return max(f.Rows-len(f.IDs), 0) }
 
 // Shape is the size of a step: token rows, requests, output rows and pages per
 // request. Rows beyond the feeds are padding.
@@ -45,8 +50,8 @@ type Shape struct{ T, B, O, P int }
 func ShapeOf(feeds []Feed) Shape {
 	s := Shape{B: len(feeds), P: 1}
 	for _, f := range feeds {
-		s.T += len(f.IDs)
-		s.O += len(f.Out)
+		s.T += len(f.IDs) + f.padding()
+		s.O += len(f.Out) + f.padding()
 		s.P = max(s.P, len(f.Seq.Pages))
 	}
 	s.O = max(s.O, 1)
@@ -123,6 +128,7 @@ func Metadata(l Layout, feeds []Feed, s Shape) (Tensors, error) {
 			}
 			row++
 		}
+		row, wanted = row+f.padding(), wanted+f.padding()
 	}
 
 	in := Tensors{}

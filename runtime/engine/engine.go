@@ -32,7 +32,7 @@ type Engine struct {
 	rings  int
 	pages  int
 	state  State // pools of the main entries
-	draft  State // pools of the draft entry; nil without one
+	draft  State // pools of the draft entry, or all of them; nil without one
 }
 
 // New makes an engine with zeroed pools: rings for as many requests at a time,
@@ -46,6 +46,13 @@ func New(exec Executor, l Layout, rings, pages int) (*Engine, error) {
 	}
 	e := &Engine{exec: exec, layout: l, rings: rings, pages: pages}
 	var err error
+	for k := 1; k <= l.MaxDraft; k++ { // an entry that runs both has the pools of both
+		if entry := speculateEntry(k); exec.Has(entry) {
+			e.state, err = exec.NewState(entry, e.pools())
+			e.draft = e.state
+			return e, err
+		}
+	}
 	if e.state, err = exec.NewState(entryDecode, e.pools()); err != nil {
 		return nil, err
 	}
@@ -120,7 +127,13 @@ func (e *Engine) bind(entry string, s Shape) (map[string]int, error) {
 		}
 		b["K"] = k
 	default:
-		return nil, fmt.Errorf("entry %q is not a step of the main model", entry)
+		var k int
+		if n, _ := fmt.Sscanf(entry, "speculate%d", &k); n != 1 || entry != speculateEntry(k) {
+			return nil, fmt.Errorf("entry %q is not a step of the main model", entry)
+		}
+		if s.T != s.B*(k+1) || s.O != s.T {
+			return nil, fmt.Errorf("entry %s: shape %+v: want T = O = B*%d", entry, s, k+1)
+		}
 	}
 	return b, nil
 }
@@ -129,7 +142,7 @@ func (e *Engine) bind(entry string, s Shape) (map[string]int, error) {
 // step's last hidden output, and the feeds hold the tokens that follow.
 func (e *Engine) Draft(feeds []Feed, s Shape, h *eval.Tensor) (Tensors, error) {
 	if e.draft == nil {
-		return nil, fmt.Errorf("the model has no draft entry (no MTP block)")
+		return nil, errNoDraft
 	}
 	if h == nil {
 		return nil, fmt.Errorf("the draft step needs the main step's last hidden output")

@@ -38,12 +38,24 @@ func tinyOptions(n dsv4.Numerics) dsv4.Options {
 
 // buildModel makes the entries (all of them if none are named) of a model.
 func buildModel(cfg *dsv4.Config, o dsv4.Options, src eval.WeightSource, entries ...dsv4.Entry) (*tinyModel, error) {
+	return buildSpeculating(cfg, o, src, nil, entries...)
+}
+
+// buildSpeculating is buildModel with whole speculative steps of some numbers of drafts.
+func buildSpeculating(cfg *dsv4.Config, o dsv4.Options, src eval.WeightSource, drafts []int, entries ...dsv4.Entry) (*tinyModel, error) {
 	if len(entries) == 0 {
 		entries = dsv4.Entries
 	}
 	mod := &passes.Module{}
 	for _, e := range entries {
 		g, err := dsv4.Build(cfg, e, o)
+		if err != nil {
+			return nil, err
+		}
+		mod.Entries = append(mod.Entries, g)
+	}
+	for _, k := range drafts {
+		g, err := dsv4.BuildSpeculate(cfg, k, o)
 		if err != nil {
 			return nil, err
 		}

@@ -16,10 +16,12 @@ type Request struct {
 	Sampling Sampling
 }
 
-// Stats are the times of a generation.
+// Stats are the times of a generation, and its steps behind the prompt.
 type Stats struct {
 	Prefill time.Duration // prompt in, first token out
 	Decode  time.Duration // all later tokens
+	Steps   int           // of the main model, behind the prompt
+	Drafts  DraftStats    // of a speculative generation
 }
 
 // Check refuses a request that could not finish, before anything runs.
@@ -101,6 +103,7 @@ func (e *Engine) Generate(ctx context.Context, s *Seq, r Request, progress func(
 		if out, err = e.run(entryDecode, f); err != nil {
 			return ids, st, err
 		}
+		st.Steps++
 		Commit(f)
 	}
 }

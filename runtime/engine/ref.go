@@ -56,12 +56,19 @@ func (r *Ref) Run(entry string, bind map[string]int, inputs Tensors, state State
 	for _, s := range slices.Sorted(maps.Keys(bind)) {
 		key += fmt.Sprintf(" %s=%d", s, bind[s])
 	}
+	g, err := r.graph(entry)
+	if err != nil {
+		return nil, err
+	}
+	if len(pools) > len(g.States) { // made for an entry that has others as well
+		own := Tensors{}
+		for _, v := range g.States {
+			own[v.Name] = pools[v.Name]
+		}
+		pools = own
+	}
 	p := r.programs[key]
 	if p == nil {
-		g, err := r.graph(entry)
-		if err != nil {
-			return nil, err
-		}
 		bound, err := ir.Bind(g, bind)
 		if err != nil {
 			return nil, err

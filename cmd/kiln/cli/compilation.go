@@ -67,7 +67,7 @@ func (cn *compilation) target(t *target.Target, several bool) (bundle.Files, cod
 func (cn *compilation) build(cc *codegen.Compiler, t *target.Target, o *observer) (bundle.Files, codegen.Stats, error) {
 	start := time.Now()
 	cn.e.tellPasses(passSettings(cn.config, cc.Disable))
-	m, err := buildEntries(cn.c, cn.opts, t.ForPasses(), cn.config)
+	m, err := buildEntries(cn.c, cn.opts, t.ForPasses(), cn.config, upTo(cn.set.Speculate)...)
 	if err != nil {
 		return nil, codegen.Stats{}, err
 	}

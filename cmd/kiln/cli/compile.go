@@ -104,6 +104,9 @@ func runCompile(e *env, f *flags, _ []string) error {
 		Format: bundle.Format, Kiln: Version, LLVM: cc.Tools.ID(), Model: "deepseek_v4", Settings: set,
 		OrderClass: map[string]string{"prefill": "prefill", "decode": "step", "verify": "step", "draft": "step"},
 	}}
+	for _, k := range upTo(set.Speculate) {
+		b.Manifest.OrderClass[string(dsv4.SpeculateEntry(k))] = "step"
+	}
 	res := compileResult{Bundle: f.text("out"), Set: set}
 	cn := &compilation{e: e, f: f, cc: cc, c: c, opts: opts, set: set, config: config, emit: emit, progress: progress}
 	for _, t := range targets {
@@ -352,27 +355,49 @@ func bundleBuckets(set bundle.Settings, l engine.Layout, c *dsv4.Config) []passe
 			add("draft", "T", b*(k+1), "B", b, "O", b*(k+1))
 		}
 	}
+	for _, b := range set.Batch {
+		for _, k := range upTo(set.Speculate) {
+			add(string(dsv4.SpeculateEntry(k)), "B", b)
+		}
+	}
 	return out
+}
+
+// upTo are the numbers 1 to n.
+func upTo(n int) []int {
+	var list []int
+	for k := 1; k <= n; k++ {
+		list = append(list, k)
+	}
+	return list
 }
 
 // entriesOf builds the entries of a config and runs the passes on graphs, for a
 // target or for none in particular.
-func entriesOf(c *dsv4.Config, o dsv4.Options, t passes.Target, config passes.Config) (*passes.Module, error) {
-	m, err := buildEntries(c, o, t, config)
+func entriesOf(c *dsv4.Config, o dsv4.Options, t passes.Target, config passes.Config, drafts ...int) (*passes.Module, error) {
+	m, err := buildEntries(c, o, t, config, drafts...)
 	if err != nil {
 		return nil, err
 	}
 	return m, passes.Run(m)
 }
 
-// buildEntries builds the entries of a config, without any pass.
-func buildEntries(c *dsv4.Config, o dsv4.Options, t passes.Target, config passes.Config) (*passes.Module, error) {
+// buildEntries builds the entries of a config, without any pass, and whole speculative
+// steps of some numbers of drafts.
+func buildEntries(c *dsv4.Config, o dsv4.Options, t passes.Target, config passes.Config, drafts ...int) (*passes.Module, error) {
 	m := &passes.Module{Target: t, Config: config}
 	for _, entry := range dsv4.Entries {
 		if entry == dsv4.Draft && c.NextN == 0 {
 			continue
 		}
 		g, err := dsv4.Build(c, entry, o)
+		if err != nil {
+			return nil, err
+		}
+		m.Entries = append(m.Entries, g)
+	}
+	for _, k := range drafts {
+		g, err := dsv4.BuildSpeculate(c, k, o)
 		if err != nil {
 			return nil, err
 		}

@@ -46,7 +46,7 @@ func TestBundle(t *testing.T) {
 	if err := json.Unmarshal([]byte(kiln(t, compile...).ok(t).stdout), &made); err != nil {
 		t.Fatal(err)
 	}
-	if len(made.Targets) != 1 || made.Targets[0].Plans != 6 || made.Targets[0].Cached != 0 || made.Set.Numerics != "production" {
+	if len(made.Targets) != 1 || made.Targets[0].Plans != 7 || made.Targets[0].Cached != 0 || made.Set.Numerics != "production" {
 		t.Errorf("compiled %+v", made)
 	}
 	if err := json.Unmarshal([]byte(kiln(t, compile...).ok(t).stdout), &made); err != nil {
@@ -60,7 +60,7 @@ func TestBundle(t *testing.T) {
 	if err := json.Unmarshal([]byte(kiln(t, "inspect", b, "--json").ok(t).stdout), &in); err != nil {
 		t.Fatal(err)
 	}
-	want := []string{"prefill 16 1", "decode 1 1", "verify 2 1", "draft 16 1", "draft 1 1", "draft 2 1"}
+	want := []string{"prefill 16 1", "decode 1 1", "verify 2 1", "draft 16 1", "draft 1 1", "draft 2 1", "speculate1 2 1"}
 	for i, e := range in.Entries {
 		if got := strings.Join([]string{e.Name, itoa(e.Tokens), itoa(e.Batch)}, " "); i >= len(want) || got != want[i] || e.Launches < 20 {
 			t.Errorf("entry %d is %s with %d launches", i, got, e.Launches)

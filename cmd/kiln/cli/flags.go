@@ -44,6 +44,8 @@ var flagTable = []flagDef{
 	{name: "temperature", def: 0.0, commands: []string{"run"}, arg: "T", doc: "0 is greedy: the largest logit, ties to the lowest id; else the device draws"},
 	{name: "top-k", def: 0, commands: []string{"run"}, arg: "N", doc: "sample from the N largest logits; 0: all"},
 	{name: "top-p", def: 0.0, commands: []string{"run"}, arg: "P", doc: "sample from the smallest set with probability P; 0: all"},
+	{name: "speculate", def: 0, commands: []string{"run"}, arg: "K", doc: "draft K tokens a step by the MTP block and verify them together; 0: none"},
+	{name: "draft-tree", def: 1, commands: []string{"run"}, arg: "W", doc: "drafts at each place: 1, drafts are a chain and there is nothing for more"},
 	{name: "seed", def: uint64(0), commands: []string{"run"}, arg: "S", doc: "of the sampling; equal seeds give equal text where logits are equal"},
 
 	{name: "ids", def: "", commands: []string{"logits"}, required: true, arg: "1,2,3", doc: "token ids; also @FILE, or F.safetensors:NAME"},

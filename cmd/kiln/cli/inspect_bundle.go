@@ -249,11 +249,7 @@ func (in *bundleInspection) use(m *plan.Module, rows []bundleKernel, card *targe
 }
 
 func entryOf(p *plan.Plan, class string) bundleEntry {
-	e := bundleEntry{Name: p.Entry, OrderClass: class, Launches: len(p.Launches), ArenaBytes: p.Arena, Tokens: p.Symbol("T"), Batch: p.Symbol("B")}
-	if e.Tokens == 0 {
-		e.Tokens = e.Batch * (p.Symbol("K") + 1)
-	}
-	return e
+	return bundleEntry{Name: p.Entry, OrderClass: class, Launches: len(p.Launches), ArenaBytes: p.Arena, Tokens: p.Rows(), Batch: p.Symbol("B")}
 }
 
 // value is a number that may be unknown, or 0.

@@ -59,7 +59,7 @@ func runLogits(e *env, f *flags, _ []string) error {
 	if len(ids) > s.layout.MaxPositions {
 		return refuse(fmt.Errorf("--ids: %d ids, max_position_embeddings is %d", len(ids), s.layout.MaxPositions), "")
 	}
-	seq, err := place(prefill, len(ids), mtp)
+	seq, err := place(prefill, len(ids), beside{mtp: mtp})
 	if err != nil {
 		return err
 	}

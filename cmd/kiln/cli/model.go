@@ -47,6 +47,9 @@ func options(f *flags, taps bool) (dsv4.Options, error) {
 	if o.Head, err = dsv4.ParseHead(f.text("head")); err != nil {
 		return o, usagef("--head logits", "%s: %v", f.origins("head"), err)
 	}
+	if f.command == "run" { // rings with room for what is asked for; a bundle has its own
+		o.MaxDraft = max(o.MaxDraft, f.number("speculate"))
+	}
 	return o, nil
 }
 
@@ -58,16 +61,20 @@ type session struct {
 	device device
 	// numerics that the graphs were built with: a bundle brings its own.
 	numerics dsv4.Numerics
-	watched  *watched // with --stats
-	close    func() error
-	compiled *compiledModel // the bundle, if there is one
+	// fusedHC is up to how many rows a step fuses hc; otherClass says, of verify steps
+	// in another order class than decode steps, that the text may differ.
+	fusedHC    int
+	otherClass string
+	watched    *watched // with --stats
+	close      func() error
+	compiled   *compiledModel // the bundle, if there is one
 	// serve makes the engine for requests beside each other, in place of a placer.
 	serve func(serving) (engine.Limits, error)
 }
 
-// placer makes the pools for one request: its prompt, all its positions, and
-// whether the MTP block runs beside it.
-type placer func(prompt, positions int, draft bool) (*engine.Seq, error)
+// placer makes the pools for one request: its prompt, all its positions, and what runs
+// beside the main model.
+type placer func(prompt, positions int, with beside) (*engine.Seq, error)
 
 // openModel reads a model's folder for the device that is chosen. Its heads give what
 // is wanted; those of a bundle may give more. The placer that it returns makes the
@@ -129,7 +136,11 @@ func openModelOn(e *env, f *flags, dev device, taps bool, want dsv4.Head, progre
 	} else if len(disabled) > 0 {
 		return nil, nil, refuse(fmt.Errorf("%s: device %s has no kernels", f.origins("disable-kernel"), dev.name), "--device host")
 	}
-	m, err := entriesOf(c, o, t, config)
+	var drafts []int
+	if f.command == "run" && f.number("speculate") > 0 && compiled == nil && c.NextN > 0 {
+		drafts = append(drafts, f.number("speculate"))
+	}
+	m, err := entriesOf(c, o, t, config, drafts...)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -142,7 +153,18 @@ func openModelOn(e *env, f *flags, dev device, taps bool, want dsv4.Head, progre
 		return nil, nil, err
 	}
 	src := engine.CheckpointSource{File: file}
-	s := &session{config: c, layout: layout, device: dev, numerics: o.Numerics, close: file.Close, compiled: compiled}
+	set := config.Set
+	if compiled != nil && compiled.bundle.Manifest.Settings.Passes != nil {
+		set = compiled.bundle.Manifest.Settings.Passes.Set
+	}
+	fused, err := passes.ThresholdOf(passes.FusedHCTokens, t.Chip)
+	if err != nil {
+		return nil, nil, errors.Join(err, file.Close())
+	}
+	if n, given := set[passes.FusedHCTokens]; given {
+		fused.Value = n
+	}
+	s := &session{config: c, layout: layout, device: dev, numerics: o.Numerics, fusedHC: fused.Value, close: file.Close, compiled: compiled}
 	// execute loads the bundle's plans, or those of the buckets, with the weights.
 	execute := func(positions int, buckets []passes.Bucket) (engine.Executor, error) {
 		var h *rt.Executor
@@ -164,8 +186,8 @@ func openModelOn(e *env, f *flags, dev device, taps bool, want dsv4.Head, progre
 		s.close = func() error { return errors.Join(h.Close(), file.Close()) }
 		return h, nil
 	}
-	place := func(prompt, positions int, draft bool) (*engine.Seq, error) {
-		exec, err := execute(positions, requestBuckets(layout, prompt, positions, draft))
+	place := func(prompt, positions int, with beside) (*engine.Seq, error) {
+		exec, err := execute(positions, requestBuckets(layout, prompt, positions, with))
 		if err != nil {
 			return nil, err
 		}

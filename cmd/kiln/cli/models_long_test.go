@@ -38,7 +38,7 @@ func defaultUnit(t *testing.T, model string, tg *target.Target) *codegen.Unit {
 	if err := applyLimits(c, &set); err != nil {
 		t.Fatal(err)
 	}
-	m, err := entriesOf(c, o, tg.ForPasses(), passes.Config{})
+	m, err := entriesOf(c, o, tg.ForPasses(), passes.Config{}, upTo(set.Speculate)...)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/kiln-project/kiln/codegen"
 	"github.com/kiln-project/kiln/codegen/bundle"
 	"github.com/kiln-project/kiln/codegen/llvm"
+	"github.com/kiln-project/kiln/models/dsv4"
 	"github.com/kiln-project/kiln/passes"
 	rt "github.com/kiln-project/kiln/runtime/device"
 	"github.com/kiln-project/kiln/runtime/engine"
@@ -47,8 +48,14 @@ func newCompiler(e *env, f *flags) (*codegen.Compiler, func(), error) {
 	return &codegen.Compiler{Tools: tools, LLVM: lc, Cache: cache}, func() { lc.Close() }, nil
 }
 
+// beside says what runs beside the main model.
+type beside struct {
+	mtp    bool // the MTP block at every position
+	drafts int  // drafts of each step, verified by the next one; with mtp
+}
+
 // requestBuckets are the plans that one request of prompt + new tokens needs.
-func requestBuckets(l engine.Layout, prompt, positions int, draft bool) []passes.Bucket {
+func requestBuckets(l engine.Layout, prompt, positions int, with beside) []passes.Bucket {
 	pages := l.Pages(positions)
 	bind := func(t int) map[string]int {
 		return map[string]int{"T": t, "B": 1, "O": 1, "R": 1, "P": pages, "N": pages}
@@ -59,10 +66,13 @@ func requestBuckets(l engine.Layout, prompt, positions int, draft bool) []passes
 		out = append(out, passes.Bucket{Entry: "prefill", Bind: bind(t)})
 	}
 	out = append(out, passes.Bucket{Entry: "decode", Bind: bind(1)})
-	if draft {
+	if with.mtp {
 		for _, t := range append(slices.Clone(sizes), 1) {
 			out = append(out, passes.Bucket{Entry: "draft", Bind: bind(t)})
 		}
+	}
+	if with.drafts > 0 {
+		out = append(out, passes.Bucket{Entry: string(dsv4.SpeculateEntry(with.drafts)), Bind: bind(1)})
 	}
 	return out
 }

@@ -142,6 +142,9 @@ func dryOn(e *env, f *flags, dev device, path string, want dsv4.Head, positions 
 	if err != nil {
 		return err
 	}
+	if err := speculates(f, c, o.MaxDraft); err != nil {
+		return err
+	}
 	if err := m.holds(positions); err != nil {
 		return err
 	}

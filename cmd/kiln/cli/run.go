@@ -43,6 +43,9 @@ With --watchdog 30s a step on a GPU that does not end in time is an error, which
 names the entry, its bucket and the command that finds the kernel: the same with
 --graph off, where each kernel is waited for, which is slow.
 
+With --speculate K the MTP block drafts K tokens ahead, and one step of the main model
+verifies them: fewer steps, and the same text at any temperature; docs/speculative.md.
+
 Generation stops at the end-of-sentence token, which is kept in the ids and left
 out of the text; with --ignore-eos it goes on to --max-new-tokens.
 
@@ -59,7 +62,13 @@ type runResult struct {
 	PrefillS  float64 `json:"prefill_s"` // prompt in, first token out
 	DecodeS   float64 `json:"decode_s"`  // the other tokens
 	// TokensPerS is the rate of the decode steps; of a single token, its own.
-	TokensPerS float64   `json:"tokens_per_s"`
+	TokensPerS float64 `json:"tokens_per_s"`
+	// MainSteps are steps of the main model behind the prompt. Acceptance is, with
+	// --speculate K, for each of the K places behind the last token the fraction of the
+	// drafts there that were right, and all before them.
+	MainSteps  int       `json:"main_steps"`
+	Acceptance []float64 `json:"acceptance,omitempty"`
+	OtherClass string    `json:"order_class_note,omitempty"` // why the text may differ from the plain one
 	Device     string    `json:"device"`
 	Stats      *runStats `json:"stats,omitempty"` // with --stats
 }
@@ -83,6 +92,9 @@ func runRun(e *env, f *flags, _ []string) error {
 		return runRequests(e, f)
 	}
 	if err := onlyRequests(f); err != nil {
+		return err
+	}
+	if err := checkSpeculate(f); err != nil {
 		return err
 	}
 	tok, prompt, err := readPrompt(f)
@@ -120,9 +132,19 @@ func runRun(e *env, f *flags, _ []string) error {
 		}
 		return refuse(err, hint)
 	}
-	seq, err := place(len(prompt), len(prompt)+req.MaxNew, false)
+	k := f.number("speculate")
+	if err := speculates(f, s.config, s.layout.MaxDraft); err != nil {
+		return err
+	}
+	seq, err := place(len(prompt), len(prompt)+req.MaxNew, beside{mtp: k > 0, drafts: k})
 	if err != nil {
 		return err
+	}
+	if s.otherClass, err = s.classes(k); err != nil {
+		return err
+	}
+	if s.otherClass != "" {
+		progress.note("%s", s.otherClass)
 	}
 	return generate(e, f, s, seq, req, tok, progress)
 }
@@ -141,22 +163,21 @@ func generate(e *env, f *flags, s *session, seq *engine.Seq, req engine.Request,
 		return err
 	}
 	progress.note("prompt: %s", describePrompt(f, len(req.Prompt)))
-	ids, stats, err := s.engine.Generate(e.ctx, seq, req,
-		func(done int) { progress.count("reading the prompt", done, len(req.Prompt)) },
-		func(id int32) error {
-			if first == 0 {
-				first = time.Since(e.started)
-				progress.clear()
-			}
-			if slices.Contains(req.Stop, id) {
-				return nil
-			}
-			piece := stream.Push(id)
-			if err := stream.Err(); err != nil {
-				return fmt.Errorf("position %d: %w", seq.Len, err)
-			}
-			return show(piece)
-		})
+	count := func(done int) { progress.count("reading the prompt", done, len(req.Prompt)) }
+	ids, stats, err := s.generate(e.ctx, f.number("speculate"), seq, req, count, func(id int32) error {
+		if first == 0 {
+			first = time.Since(e.started)
+			progress.clear()
+		}
+		if slices.Contains(req.Stop, id) {
+			return nil
+		}
+		piece := stream.Push(id)
+		if err := stream.Err(); err != nil {
+			return fmt.Errorf("position %d: %w", seq.Len, err)
+		}
+		return show(piece)
+	})
 	if flushErr := show(stream.Flush()); err == nil {
 		err = flushErr
 	}
@@ -176,6 +197,7 @@ func generate(e *env, f *flags, s *session, seq *engine.Seq, req engine.Request,
 	}
 	r := runResult{
 		PromptIDs: req.Prompt, IDs: ids, Text: text.String(), Device: s.device.name,
+		MainSteps: stats.Steps, Acceptance: stats.Drafts.Acceptance(), OtherClass: s.otherClass,
 		Stats: s.stats(len(req.Prompt), len(ids)), PrefillS: stats.Prefill.Seconds(), DecodeS: stats.Decode.Seconds(), TokensPerS: rate(len(ids), stats),
 	}
 	if asJSON {
@@ -186,6 +208,7 @@ func generate(e *env, f *flags, s *session, seq *engine.Seq, req engine.Request,
 		"device", s.device.name, "numerics", string(s.numerics), "prompt_tokens", len(req.Prompt), "new_tokens", len(ids), "tokens_per_s", r.TokensPerS, "first_token_s", first.Seconds())
 	if r.Stats != nil {
 		r.Stats.print(e.stderr)
+		r.printSteps(e.stderr)
 	}
 	return nil
 }

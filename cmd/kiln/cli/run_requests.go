@@ -32,7 +32,7 @@ type requestResult struct {
 // that it has none for: each request says it itself, or --out holds the result.
 var (
 	manyFlags   = []string{"out", "max-batch", "kv-tokens"}
-	singleFlags = []string{"temperature", "top-k", "top-p", "seed", "thinking", "json", "dry-run"}
+	singleFlags = []string{"temperature", "top-k", "top-p", "seed", "thinking", "json", "dry-run", "speculate", "draft-tree"}
 )
 
 // onlyRequests refuses flags of --requests without it. A variable may be meant for

@@ -3,6 +3,9 @@ package cli
 import (
 	"fmt"
 	"io"
+	"maps"
+	"slices"
+	"strings"
 	"time"
 
 	rt "github.com/kiln-project/kiln/runtime/device"
@@ -13,6 +16,11 @@ import (
 type runStats struct {
 	Prefill stepStats `json:"prefill"`
 	Decode  stepStats `json:"decode"`
+	// With --speculate: steps in place of decode steps, whole ones or those that verify,
+	// and those of the MTP block alone.
+	Speculate *stepStats `json:"speculate,omitempty"`
+	Verify    *stepStats `json:"verify,omitempty"`
+	Draft     *stepStats `json:"draft,omitempty"`
 	// Replays are steps that were one replay of a graph, Eager those whose launches
 	// went to the device one by one, or that were evaluated.
 	Replays int        `json:"graph_replays"`
@@ -77,8 +85,28 @@ func (s *session) stats(prompt, tokens int) *runStats {
 	if w == nil {
 		return nil
 	}
-	r := &runStats{Prefill: w.of("prefill", prompt), Decode: w.of("decode", max(tokens-1, 0)), Host: peakBytes()}
-	r.Eager = r.Prefill.Steps + r.Decode.Steps
+	rest := max(tokens-1, 0)
+	r := &runStats{Prefill: w.of("prefill", prompt), Host: peakBytes()}
+	drafted := prompt // tokens that the MTP block ran over by itself
+	for _, entry := range slices.Sorted(maps.Keys(w.times)) {
+		of := w.of(entry, rest)
+		switch {
+		case entry == "decode":
+			r.Decode = of
+		case entry == "verify":
+			r.Verify = &of
+			drafted += rest
+		case strings.HasPrefix(entry, "speculate"):
+			r.Speculate = &of
+		}
+	}
+	if len(w.times["draft"]) > 0 {
+		of := w.of("draft", drafted)
+		r.Draft = &of
+	}
+	for _, e := range r.entries() {
+		r.Eager += e.Steps
+	}
 	if x, ok := w.Executor.(*rt.Executor); ok {
 		u, replays := x.Usage(), x.Replayer() != nil && x.Replayer().Graphs()
 		if replays {
@@ -105,12 +133,32 @@ func (w *watched) of(entry string, tokens int) stepStats {
 	return out
 }
 
-// print writes the lines of --stats.
-func (r *runStats) print(w io.Writer) {
+// entryStats are the steps of an entry that has a name.
+type entryStats struct {
+	name string
+	stepStats
+}
+
+// entries are those that ran.
+func (r *runStats) entries() []entryStats {
+	list := []entryStats{{"prefill", r.Prefill}}
+	if r.Draft == nil {
+		return append(list, entryStats{"decode", r.Decode})
+	}
 	for _, e := range []struct {
 		name string
-		stepStats
-	}{{"prefill", r.Prefill}, {"decode", r.Decode}} {
+		*stepStats
+	}{{"speculate", r.Speculate}, {"verify", r.Verify}, {"draft", r.Draft}} {
+		if e.stepStats != nil {
+			list = append(list, entryStats{e.name, *e.stepStats})
+		}
+	}
+	return list
+}
+
+// print writes the lines of --stats.
+func (r *runStats) print(w io.Writer) {
+	for _, e := range r.entries() {
 		fmt.Fprintf(w, "%s: %s, %s, %.3f s, a step takes %.0f us (median), %.0f us (p95)\n", e.name, count(int64(e.Steps), "step"), count(int64(e.Tokens), "token"), e.Seconds, e.Median, e.P95)
 	}
 	fmt.Fprintf(w, "steps: %d by replay of a graph, %d launch by launch\n", r.Replays, r.Eager)

@@ -28,9 +28,6 @@ const defaultBatch = 16
 // refPrefill are the prefill steps of the evaluator, which computes padding too.
 var refPrefill = []int{4, 16, 32}
 
-// stepClassRows is how many rows the steps of order class step have at most.
-const stepClassRows = 128
-
 // size chooses the sizes, by --max-batch and --kv-tokens. Those of a bundle are given:
 // less of them may be used.
 func (w serving) size(f *flags, l engine.Layout, bundle *compiledModel) (*served, error) {
@@ -105,7 +102,7 @@ func (s *served) buckets() []passes.Bucket {
 // stepRows is how many rows a decode step may have, so that all of them are of one
 // order class: what a request gets does not depend on how many run beside it.
 func stepRows(config passes.Config, bundle *compiledModel, chip string) (int, error) {
-	const key = "fuse-hc.max_tokens"
+	const key = passes.FusedHCTokens
 	set := config.Set
 	if bundle != nil && bundle.bundle.Manifest.Settings.Passes != nil {
 		set = bundle.bundle.Manifest.Settings.Passes.Set

@@ -48,6 +48,9 @@ type Lazy struct {
 	Lowered func(*plan.Module)                   // hears of every unit; may be nil
 	Relay   func(*plan.Plan) (*plan.Plan, error) // another layout of the arena; may be nil
 	Compile Compile                              // nil: the compiler's own
+	// Requests is how many requests steps have at least, but those of prompts: fewer
+	// are padded, so that a batch that becomes smaller meets no new binding.
+	Requests int
 
 	t        testing.TB // its end unloads the libraries and frees the memory
 	entries  map[string]*ir.Graph
@@ -88,8 +91,16 @@ func (x *Lazy) Has(entry string) bool { return x.entries[entry] != nil }
 // MaxPrefill implements engine.Executor.
 func (x *Lazy) MaxPrefill() int { return 128 }
 
-// Fit implements engine.Executor: every shape fits.
-func (x *Lazy) Fit(_ string, s engine.Shape) (engine.Shape, error) { return s, nil }
+// promptRows is how many token rows of a request make its step one of a prompt.
+const promptRows = 5
+
+// Fit implements engine.Executor: every shape fits, after padding.
+func (x *Lazy) Fit(entry string, s engine.Shape) (engine.Shape, error) {
+	if rows := s.T / s.B; entry != "prefill" && rows < promptRows && s.B < x.Requests {
+		s.T, s.O, s.B = rows*x.Requests, s.O/s.B*x.Requests, x.Requests
+	}
+	return s, nil
+}
 
 func (x *Lazy) program(entry string, bind map[string]int) (*device.Program, error) {
 	key := fmt.Sprint(entry, slices.Sorted(maps.Keys(bind)))

@@ -23,8 +23,8 @@ type Tiny struct {
 }
 
 // OpenTiny opens the tiny checkpoint for a target with 8-bit floats of e4m3fnuz, if
-// fnuz.
-func OpenTiny(t testing.TB, c *codegen.Compiler, open Opener, fnuz bool, o dsv4.Options) *Tiny {
+// fnuz, with whole speculative steps of the numbers of drafts.
+func OpenTiny(t testing.TB, c *codegen.Compiler, open Opener, fnuz bool, o dsv4.Options, drafts ...int) *Tiny {
 	t.Helper()
 	const dir = "../../testdata/tiny-dsv4"
 	cfg, err := dsv4.LoadConfig(dir)
@@ -34,6 +34,13 @@ func OpenTiny(t testing.TB, c *codegen.Compiler, open Opener, fnuz bool, o dsv4.
 	m := &passes.Module{Target: passes.Target{FNUZ: fnuz}}
 	for _, e := range dsv4.Entries {
 		g, err := dsv4.Build(cfg, e, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m.Entries = append(m.Entries, g)
+	}
+	for _, k := range drafts {
+		g, err := dsv4.BuildSpeculate(cfg, k, o)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,0 +1,97 @@
+package engine
+
+import (
+	"fmt"
+
+	"github.com/kiln-project/kiln/ir/eval"
+)
+
+// speculateEntry is the entry that is a whole speculative step with k drafts.
+func speculateEntry(k int) string { return fmt.Sprintf("speculate%d", k) }
+
+// What such an entry takes and gives beside what verify does.
+const (
+	inDraftSlots  = "draft_slots"
+	outAcceptLen  = "accept_len"
+	outDrafts     = "drafts"
+	outDraftFlags = "draft_flags"
+)
+
+// wholeStep is step as one run of one entry: how far each request's drafts are right is
+// found on the device, and here only to be compared.
+func (s *speculation) wholeStep() error {
+	entry, rows := speculateEntry(s.k), s.k+1
+	feeds := s.feeds()
+	for i := range feeds {
+		feeds[i].Rows = rows
+	}
+	shape, err := s.e.exec.Fit(entry, ShapeOf(feeds))
+	if err != nil {
+		return err
+	}
+	in, err := Metadata(s.e.layout, feeds, shape)
+	if err != nil {
+		return err
+	}
+	if s.k > 1 {
+		if in[inDraftSlots], err = s.e.draftSlots(feeds, s.k, shape.B); err != nil {
+			return err
+		}
+	}
+	bind, err := s.e.bind(entry, shape)
+	if err != nil {
+		return err
+	}
+	out, err := s.e.exec.Run(entry, bind, in, s.e.state)
+	if err != nil {
+		return err
+	}
+	s.stats.Steps++
+	accepted, drafts, flags := out[outAcceptLen], out[outDrafts], out[outDraftFlags]
+	if accepted == nil || drafts == nil || flags == nil {
+		return fmt.Errorf("entry %s gives no %s, %s or %s", entry, outAcceptLen, outDrafts, outDraftFlags)
+	}
+	var live []*drafting
+	for i, d := range s.live {
+		var chosen []Choice
+		for n := range feeds[i].IDs {
+			c, err := choose(out, i*rows+n, d.r.Sampling, d.seq.Len+n)
+			if err != nil {
+				return err
+			}
+			chosen = append(chosen, c)
+		}
+		a, on := s.accept(d, chosen)
+		d.seq.Len += len(a.ids)
+		if !on {
+			continue
+		}
+		if n := accepted.I[i]; n != int64(len(a.ids)-1) {
+			return s.failed(d.request, fmt.Errorf("entry %s, position %d: %s accepted %d drafts, of its own tokens %d are right", entry, a.at, s.e.exec.Device(), n, len(a.ids)-1))
+		}
+		live = append(live, d)
+		for n := range s.room(d) {
+			if f := flags.I[i*s.k+n]; f != 0 {
+				return s.failed(d.request, fmt.Errorf("position %d of the MTP block: %w", d.seq.Len-1+n, &RowFault{f}))
+			}
+			d.drafts = append(d.drafts, int32(drafts.I[i*s.k+n]))
+		}
+	}
+	s.live = live
+	return nil
+}
+
+// draftSlots are the rows of the MTP block's window for drafts behind the first, for
+// every number of accepted drafts: [2k-1,batch], row q for the position q+1 behind that
+// of the last token. There is none beyond the model's positions.
+func (e *Engine) draftSlots(feeds []Feed, k, batch int) (*eval.Tensor, error) {
+	slots := filled((2*k-1)*batch, noRow)
+	for b, f := range feeds {
+		for q := range 2*k - 1 {
+			if p := f.Seq.Len + 1 + q; p < e.layout.MaxPositions {
+				slots[q*batch+b] = int32(f.Seq.Ring*e.layout.Window + p%e.layout.Window)
+			}
+		}
+	}
+	return eval.FromI32(slots, 2*k-1, batch)
+}
