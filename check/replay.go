@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	"github.com/kiln-project/kiln/ir/eval"
+	"github.com/kiln-project/kiln/runtime/cuda"
 	"github.com/kiln-project/kiln/runtime/device"
 	"github.com/kiln-project/kiln/runtime/engine"
 )
@@ -24,13 +25,16 @@ const (
 
 // Replays runs the smallest decode step of an executor several times as a graph and
 // several times launch by launch, over pools of its own, and says where they differ in a
-// bit, or "". Without graphs there is nothing to compare.
+// bit, or how replays fail, or "". Without graphs there is nothing to compare.
 func Replays(ctx context.Context, x *device.Executor, l engine.Layout) (why string, err error) {
 	r := x.Replayer()
 	if r == nil || !r.Graphs() {
 		return "", nil
 	}
 	graph, err := decodeSteps(ctx, x, l)
+	if fault, ok := beside(ctx, err); ok {
+		return "replayed as a graph, a decode step fails: " + fault, nil
+	}
 	if err != nil {
 		return "", fmt.Errorf("as a graph: %w", err)
 	}
@@ -48,6 +52,15 @@ func Replays(ctx context.Context, x *device.Executor, l engine.Layout) (why stri
 		}
 	}
 	return "", nil
+}
+
+// beside tells of an error that the device has outlived, which another way to run may
+// not have.
+func beside(ctx context.Context, err error) (fault string, ok bool) {
+	if err == nil || ctx.Err() != nil || errors.Is(err, cuda.ErrDeviceLost) || errors.Is(err, cuda.ErrStuck) || errors.Is(err, cuda.ErrOutOfMemory) { // HIP's are the same
+		return "", false
+	}
+	return err.Error(), true
 }
 
 // decodeSteps are the outputs of the steps, and with the last one the pools.

@@ -56,7 +56,7 @@ func Probes(ctx context.Context, x *device.Executor, object []byte, m *plan.Modu
 		if err != nil {
 			return nil, fmt.Errorf("probe %s: %w", g.Name, err)
 		}
-		why, err := p.run()
+		why, err := p.run(ctx)
 		if err != nil {
 			return nil, fmt.Errorf("probe %s: %s at %s: %w", g.Name, p.op.Def.Name, p.op.Loc, err)
 		}
@@ -130,7 +130,7 @@ func probeLimits(d *ir.OpDef, forms []string) []ir.Limit {
 }
 
 // run says what is beyond the limits, or "".
-func (p *probe) run() (string, error) {
+func (p *probe) run(ctx context.Context) (string, error) {
 	spans := spansOf(p.graph)
 	counts := make([]tally, len(p.limits))
 	for seed := range ProbeSeeds {
@@ -142,6 +142,9 @@ func (p *probe) run() (string, error) {
 			}
 		}
 		got, err := p.fused.Run(in, nil)
+		if fault, ok := beside(ctx, err); ok {
+			return "it fails: " + fault, nil
+		}
 		if err != nil {
 			return "", err
 		}
@@ -150,7 +153,7 @@ func (p *probe) run() (string, error) {
 		}
 		want, err := p.plain.Run(in, nil)
 		if err != nil {
-			return "the ops that it decomposes into fail: " + err.Error(), nil
+			return "", fmt.Errorf("the ops that it decomposes into: %w", err)
 		}
 		for i, l := range p.limits {
 			name := bundle.ProbeResult(i)

@@ -21,6 +21,9 @@ type Timer interface {
 // and in parts. Each run starts from the same inputs: later values of a step may lie
 // where they were.
 type Measurement struct {
+	// Interrupted, if set, is asked before each sample; its error ends the measurement.
+	Interrupted func() error
+
 	g        *Program
 	st       *State
 	inputs   map[string]*eval.Tensor
@@ -70,6 +73,14 @@ func (m *Measurement) Close() error {
 	return errors.Join(errs...)
 }
 
+// interrupted is the error of Interrupted.
+func (m *Measurement) interrupted() error {
+	if m.Interrupted == nil {
+		return nil
+	}
+	return m.Interrupted()
+}
+
 // Launches are those of the step.
 func (m *Measurement) Launches() []Launch { return m.launches }
 
@@ -117,6 +128,9 @@ func sorted(s Samples) Samples {
 func (m *Measurement) Whole(n int) (Samples, error) {
 	var out Samples
 	for range n {
+		if err := m.interrupted(); err != nil {
+			return nil, err
+		}
 		start := time.Now()
 		if _, err := m.Run(); err != nil {
 			return nil, err
@@ -161,6 +175,9 @@ func (m *Measurement) Step(n int, eager bool) (Samples, error) {
 // sample times one run of a sequence. lead, if not nil, are the launches of the step
 // before it, which are not timed.
 func (m *Measurement) sample(lead, seq Sequence) (time.Duration, error) {
+	if err := m.interrupted(); err != nil {
+		return 0, err
+	}
 	dev := m.g.m.dev
 	timer, own := dev.(Timer)
 	if own && lead == nil {

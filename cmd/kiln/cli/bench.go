@@ -234,6 +234,11 @@ func (b *bench) run() error {
 	if b.report, err = b.describe(); err != nil {
 		return err
 	}
+	trace, err := b.openTrace()
+	if err != nil {
+		return err
+	}
+	defer trace.Close() // what was written is closed before
 	b.dev.tell(b.progress)
 	if err := b.bind(); err != nil {
 		return err
@@ -246,12 +251,12 @@ func (b *bench) run() error {
 		b.report.Steps = append(b.report.Steps, *r)
 	}
 	b.progress.clear()
-	if path := b.f.text("trace"); path != "" {
+	if trace != nil {
 		text, err := b.report.trace()
 		if err == nil {
-			err = os.WriteFile(path, text, 0o644)
+			_, err = trace.Write(text)
 		}
-		if err != nil {
+		if err := errors.Join(err, trace.Close()); err != nil {
 			return fmt.Errorf("%s: %w", b.f.origins("trace"), err)
 		}
 	}
@@ -259,6 +264,22 @@ func (b *bench) run() error {
 		return printJSON(b.e.stdout, b.report)
 	}
 	return b.report.print(b.e.stdout)
+}
+
+// openTrace makes the file of --trace before anything is timed; nil without the flag.
+func (b *bench) openTrace() (*os.File, error) {
+	path := b.f.text("trace")
+	if path == "" {
+		return nil, nil
+	}
+	if b.f.boolean("steps-only") {
+		return nil, usagef("leave --steps-only out", "%s: with --steps-only no launch is timed", b.f.origins("trace"))
+	}
+	f, err := os.Create(path)
+	if err != nil {
+		return nil, &codedError{exitFailed, fmt.Errorf("%s: %w", b.f.origins("trace"), err), "--trace F.json in a folder that can be written"}
+	}
+	return f, nil
 }
 
 // fits refuses what is too large for the memory that is free on the device.

@@ -42,6 +42,7 @@ func (b *bench) step(s benchPlan) (*benchStep, error) {
 	if err != nil {
 		return nil, errors.Join(err, state.Close(), program.Close())
 	}
+	m.Interrupted = b.e.ctx.Err
 	r, err := b.time(s, m)
 	if err != nil {
 		err = fmt.Errorf("%s: %w", name, err)

@@ -61,6 +61,8 @@ type env struct {
 	ctx     context.Context
 	started time.Time
 	log     *logs // what stderr is written by
+	// replaced is what runs in place of what start-up checks found wrong.
+	replaced []string
 }
 
 // variable is an environment variable that other programs define; kiln's own are

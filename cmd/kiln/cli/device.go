@@ -74,7 +74,7 @@ func chooseDevice(e *env, f *flags) (device, error) {
 	}
 	d, err := parseDevice(e, f, cmp.Or(name, "auto"))
 	if err == nil {
-		err = d.watch(f)
+		err = errors.Join(d.watch(f), checkStartup(f, d))
 	}
 	if err != nil {
 		return device{}, errors.Join(err, d.close())

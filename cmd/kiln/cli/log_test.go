@@ -46,7 +46,7 @@ func TestLogLevels(t *testing.T) {
 		{[]string{"--quiet"}, []string{"KILN_VERBOSE=true"}, nil},
 		{[]string{"--json"}, nil, nil},
 		{[]string{"--json", "--verbose"}, nil, []string{"passes: ", "device: ", "prompt: "}},
-		{[]string{"--quiet", "--stats"}, nil, []string{"prefill: 1 step, ", "decode: 1 step, 1 token, ", "steps: 0 by replay of a graph, 2 launch by launch", "host memory: "}},
+		{[]string{"--quiet", "--stats"}, nil, []string{"prefill: 1 step, ", "decode: 1 step, 1 token, ", "steps: 0 by replay of a graph, 2 launch by launch", "host memory: ", "main model: 1 step behind the prompt"}},
 	} {
 		form := [...]string{"text", "json"}[i%2]
 		r := kilnWith(t, tc.environ, "", slices.Concat(run, tc.args, []string{"--log-format", form})...).ok(t)

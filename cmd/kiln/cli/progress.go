@@ -131,6 +131,12 @@ func (p *progress) note(format string, args ...any) {
 	}
 }
 
+// warn writes a line that stays beside --json too.
+func (p *progress) warn(format string, args ...any) {
+	p.clear()
+	p.log.Warn(fmt.Sprintf(format, args...))
+}
+
 // clear says that there is nothing to tell. Until the next say, nobody but the
 // caller writes to standard error.
 func (p *progress) clear() {

@@ -71,6 +71,8 @@ type runResult struct {
 	OtherClass string    `json:"order_class_note,omitempty"` // why the text may differ from the plain one
 	Device     string    `json:"device"`
 	Stats      *runStats `json:"stats,omitempty"` // with --stats
+	// StartupChecks say what they found, and what runs in its place.
+	StartupChecks []string `json:"startup_checks,omitempty"`
 }
 
 func runRun(e *env, f *flags, _ []string) error {
@@ -196,7 +198,8 @@ func generate(e *env, f *flags, s *session, seq *engine.Seq, req engine.Request,
 		return err
 	}
 	r := runResult{
-		PromptIDs: req.Prompt, IDs: ids, Text: text.String(), Device: s.device.name,
+		StartupChecks: e.replaced,
+		PromptIDs:     req.Prompt, IDs: ids, Text: text.String(), Device: s.device.name,
 		MainSteps: stats.Steps, Acceptance: stats.Drafts.Acceptance(), OtherClass: s.otherClass,
 		Stats: s.stats(len(req.Prompt), len(ids)), PrefillS: stats.Prefill.Seconds(), DecodeS: stats.Decode.Seconds(), TokensPerS: rate(len(ids), stats),
 	}

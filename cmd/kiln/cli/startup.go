@@ -6,7 +6,10 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -59,29 +62,105 @@ func (s *startup) wanted() bool {
 	if s.f.given("startup-check") {
 		return s.f.boolean("startup-check")
 	}
-	return s.dev.chip == ""
+	return s.dev.chip == "" || s.f.boolean("strict")
 }
 
+// checkStartup refuses flags of the checks where there is nothing that they could check.
+func checkStartup(f *flags, dev device) error {
+	for _, name := range []string{"strict", "startup-check"} {
+		if dev.name == "ref" && f.boolean(name) && !f.fromEnv[name] {
+			return refuse(fmt.Errorf("--%s: device ref has no kernels", name), "--device host")
+		}
+	}
+	if f.boolean("strict") && f.given("startup-check") && !f.boolean("startup-check") {
+		return usagef("--strict, or --startup-check=false", "%s: no check can fail that does not run", f.origins("strict", "startup-check"))
+	}
+	return nil
+}
+
+// run makes the checks: fused kernels, then replays, of the plans that run from now on.
 func (s *startup) run(x *rt.Executor) error {
 	if !s.wanted() {
 		return nil
 	}
-	r, err := s.look(x)
+	if b := s.f.text("bundle"); b != "" && s.code.Probes == nil && s.f.boolean("strict") {
+		return refuse(fmt.Errorf("--strict: %s has no probes of fused kernels", b), "kiln compile, without --no-fallback")
+	}
+	key, err := s.key(x)
 	if err != nil {
-		return stuck(s.f, fmt.Errorf("start-up check: %w", err))
+		return err
 	}
-	if s.f.boolean("strict") && (len(r.Faults) > 0 || r.Replay != "") {
-		return r.failed(s.f.commandWith("strict", "false"))
+	cache := s.cache()
+	r, known := found{}, false
+	if data, ok := cache.Get(key); ok && !s.f.boolean("startup-check") {
+		if r, known = decodeFound(data); known {
+			s.e.debugf("start-up checks: what was found before; --startup-check checks again")
+		}
 	}
-	if len(r.Faults) > 0 {
+	if !known {
+		s.progress.say("start-up checks")
+		r = found{Device: s.dev.describe(), Of: cmp.Or(s.f.text("bundle"), s.f.text("model")), Faults: []check.ProbeFault{}}
+		if err := s.probe(x, &r); err != nil {
+			return stuck(s.f, fmt.Errorf("start-up check: %w", err))
+		}
+	}
+	strict := s.f.boolean("strict")
+	if len(r.Faults) > 0 && !strict {
 		if err := s.replace(x, r); err != nil {
 			return err
 		}
 	}
-	if r.Replay != "" {
-		s.progress.note("start-up check: %s; kernels are launched one by one instead", r.Replay)
-		x.Replayer().SetGraphs(false)
+	if !known {
+		if r.Replay, err = check.Replays(s.e.ctx, x, s.layout); err != nil {
+			return stuck(s.f, fmt.Errorf("start-up check: %w", err))
+		}
+		if data, err := r.encode(); err != nil {
+			return err
+		} else if err := cache.Put(key, data); err != nil {
+			s.progress.warn("start-up check: what was found is not kept, so that the next start checks again: %v; --cache-dir DIR is where it would be", err)
+		}
 	}
+	if strict && (len(r.Faults) > 0 || r.Replay != "") {
+		return r.failed(s.f.commandWith("strict", "false"))
+	}
+	if g := x.Replayer(); r.Replay != "" && g != nil {
+		s.tell("start-up check: %s; kernels are launched one by one instead", r.Replay)
+		g.SetGraphs(false)
+	}
+	return nil
+}
+
+// tell says what was replaced, on standard error and in the JSON of the command.
+func (s *startup) tell(format string, args ...any) {
+	text := fmt.Sprintf(format, args...)
+	s.e.replaced = append(s.e.replaced, text)
+	s.progress.warn("%s", text)
+}
+
+// cache is where what was found is kept; nil where there is no folder for it.
+func (s *startup) cache() *codegen.Cache {
+	dir, err := cacheDir(s.f)
+	if err != nil {
+		s.progress.warn("start-up check: what is found is not kept: %v", err)
+		return nil
+	}
+	return codegen.OpenCache(dir)
+}
+
+// probe compares fused kernels with what they stand for.
+func (s *startup) probe(x *rt.Executor, r *found) error {
+	start, probes := time.Now(), 0
+	if p := s.code.Probes; p != nil {
+		m, err := s.dev.spread(p.Module)
+		if err != nil {
+			return err
+		}
+		probes = len(m.Plans) / 2
+		if r.Faults, err = check.Probes(s.e.ctx, x, p.Object, m, p.Graphs); err != nil {
+			return err
+		}
+	}
+	s.e.debugf("start-up checks: %s in %.2f s", count(int64(probes), "probe"), time.Since(start).Seconds())
 	return nil
 }
 
@@ -99,63 +178,22 @@ func (r found) failed(hint string) error {
 
 // replace runs the plans without fused kernels from now on.
 func (s *startup) replace(x *rt.Executor, r found) error {
+	for _, f := range r.Faults {
+		s.tell("start-up check: %s", f)
+	}
 	side, err := s.unfused()
 	if err != nil {
-		return err
+		return fmt.Errorf("start-up check: the plans without fused kernels: %w", err)
 	}
 	if side == nil { // with probes, so somebody took them out
-		return r.failed("kiln compile, without --no-fallback: the bundle has no plans without fused kernels")
+		return &codedError{exitCheck, errors.New("start-up check: a fused kernel is wrong, and the bundle has no plans without them"), "kiln compile, without --no-fallback"}
 	}
 	m, err := s.dev.spread(side.Module)
 	if err != nil {
 		return err
 	}
-	for _, f := range r.Faults {
-		s.progress.note("start-up check: %s", f)
-	}
-	s.progress.note("start-up check: the plans without fused kernels run instead, which are slower")
+	s.tell("start-up check: the plans without fused kernels run instead, which are slower")
 	return x.Replace(side.Object, m)
-}
-
-// look finds what was found before, or runs the checks.
-func (s *startup) look(x *rt.Executor) (found, error) {
-	key, err := s.key(x)
-	if err != nil {
-		return found{}, err
-	}
-	dir, err := cacheDir(s.f)
-	if err != nil {
-		return found{}, err
-	}
-	cache := codegen.OpenCache(dir)
-	if data, ok := cache.Get(key); ok {
-		if r, ok := decodeFound(data); ok {
-			s.e.debugf("start-up checks: what was found before, by the cache in %s", dir)
-			return r, nil
-		}
-	}
-	s.progress.say("start-up checks")
-	start, probes := time.Now(), 0
-	r := found{Device: s.dev.describe(), Of: cmp.Or(s.f.text("bundle"), s.f.text("model")), Faults: []check.ProbeFault{}}
-	if p := s.code.Probes; p != nil {
-		m, err := s.dev.spread(p.Module)
-		if err != nil {
-			return r, err
-		}
-		probes = len(m.Plans) / 2
-		if r.Faults, err = check.Probes(s.e.ctx, x, p.Object, m, p.Graphs); err != nil {
-			return r, err
-		}
-	}
-	if r.Replay, err = check.Replays(s.e.ctx, x, s.layout); err != nil {
-		return r, err
-	}
-	s.e.debugf("start-up checks: %s and the replays of a step in %.2f s", count(int64(probes), "probe"), time.Since(start).Seconds())
-	data, err := r.encode()
-	if err != nil {
-		return r, err
-	}
-	return r, cache.Put(key, data)
 }
 
 // key digests what the checks depend on.
@@ -171,6 +209,24 @@ func (s *startup) key(x *rt.Executor) (string, error) {
 		h.Write(p.Object)
 		fmt.Fprint(h, p.Graphs)
 		parts = append(parts, p.Module)
+	}
+	// Probes run on the model's weights: other files are another model.
+	dir, err := filepath.Abs(s.f.text("model"))
+	if err != nil {
+		return "", err
+	}
+	files, err := os.ReadDir(dir)
+	if err != nil {
+		return "", err
+	}
+	for _, file := range files {
+		info, err := file.Info()
+		if err != nil {
+			return "", err
+		}
+		if strings.HasSuffix(file.Name(), ".safetensors") {
+			fmt.Fprintf(h, "%s/%s %d %d\n", dir, file.Name(), info.Size(), info.ModTime().UnixNano())
+		}
 	}
 	for _, m := range parts {
 		data, err := json.Marshal(m.Plans)

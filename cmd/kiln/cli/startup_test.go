@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"encoding/json"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -58,7 +59,9 @@ func TestStartupChecks(t *testing.T) {
 		t.Errorf("a good bundle: %s", want.stderr)
 	}
 	run(good, "--strict").ok(t)
-	run(bare, "--strict").ok(t)
+	run(bare).ok(t)
+	run(bare, "--strict").failed(t, exitRefused, bare+" has no probes of fused kernels")
+	run(good, "--strict", "--startup-check=false").failed(t, exitUsage, "no check can fail that does not run")
 	const line = "start-up check: rms_norm_rope at layers.0.attn (kernel rms_norm_rope): y: 1-cos of bf16[1,128] is 0."
 	for range 2 {
 		r := run(bad)
@@ -69,6 +72,13 @@ func TestStartupChecks(t *testing.T) {
 		if r.stdout != want.stdout {
 			t.Errorf("without fused kernels %q, want %q", r.stdout, want.stdout)
 		}
+	}
+	var asJSON runResult
+	if r := run(bad, "--json"); r.code != exitOK || json.Unmarshal([]byte(r.stdout), &asJSON) != nil || !strings.Contains(r.stderr, line) {
+		t.Errorf("--json: exit code %d, %s, %s", r.code, r.stdout, r.stderr)
+	}
+	if len(asJSON.StartupChecks) != 2 || !strings.HasPrefix(asJSON.StartupChecks[0], strings.TrimSpace(line)) {
+		t.Errorf("JSON has %q", asJSON.StartupChecks)
 	}
 	run(bad, "--strict").failed(t, exitCheck, line)
 	doctor := kiln(t, "doctor", "--cache-dir", filepath.Join(dir, "cache"))
@@ -83,7 +93,10 @@ func TestStartupChecks(t *testing.T) {
 		exchange(t, c.Probes.Module)
 		c.Unfused = nil
 	})
-	run(bad).failed(t, exitCheck, line, "the bundle has no plans without fused kernels")
+	r := run(bad)
+	if r.code != exitCheck || !strings.Contains(r.stderr, line) || !strings.Contains(r.stderr, "kiln: start-up check: a fused kernel is wrong, and the bundle has no plans without them\n  try: kiln compile") {
+		t.Errorf("without the plans: exit code %d, %s", r.code, r.stderr)
+	}
 }
 
 // exchange gives a probe the sines of its rotation for the cosines.
