@@ -3,24 +3,114 @@
 package emu
 
 import (
+	"bufio"
 	"flag"
 	"fmt"
+	"hash/fnv"
+	"io"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 )
 
 var (
-	updateMutants = flag.Bool("update-mutants", false, "write docs/mutants.md")
-	mutantsOfKind = flag.Int("mutants", 40, "try a sample of so many mutants of each kind; 0 is all of them, which takes hours")
+	updateMutants  = flag.Bool("update-mutants", false, "write docs/mutants.md")
+	mutantsOfKind  = flag.Int("mutants", 40, "try a sample of so many mutants of each kind; 0 is all of them, which takes an hour")
+	mutantSubjects = flag.String("mutant-subjects", "", "try mutants of kernels that match this regular expression only")
+	mutantResults  = flag.String("mutant-results", "", "keep outcomes in this `file`, and do not try again what stands there")
 )
+
+// resultFile keeps the outcomes of mutants, so that trying all of them can be
+// interrupted. A line: digest of the subject, kind, mutant, outcome, between tabs.
+type resultFile struct {
+	known   map[string]outcome
+	digests map[*subject]string
+
+	mu  sync.Mutex
+	out *os.File
+	err error // the first one of out
+}
+
+func openResults(name string, subjects []*subject) (*resultFile, error) {
+	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o666)
+	if err != nil {
+		return nil, err
+	}
+	r := &resultFile{known: map[string]outcome{}, digests: map[*subject]string{}, out: f}
+	for _, s := range subjects {
+		r.digests[s] = s.digest()
+	}
+	lines := bufio.NewScanner(f)
+	for lines.Scan() {
+		i := strings.LastIndex(lines.Text(), "\t")
+		o := slices.Index(outcomeNames[:], lines.Text()[i+1:])
+		if i < 0 || o < 0 {
+			return nil, fmt.Errorf("%s: line %q", name, lines.Text())
+		}
+		r.known[lines.Text()[:i]] = outcome(o)
+	}
+	return r, lines.Err()
+}
+
+// digest is of what a subject's mutants start from: its instructions and launches.
+func (s *subject) digest() string {
+	h := fnv.New64a()
+	for _, in := range s.k.insts {
+		io.WriteString(h, in.Text+"\n")
+	}
+	for _, r := range s.launches {
+		fmt.Fprintln(h, r.launch.Grid, r.launch.Block, r.launch.LDS)
+		for _, b := range r.blocks {
+			h.Write(b.before)
+			h.Write(b.after)
+		}
+	}
+	return fmt.Sprintf("%016x", h.Sum64())
+}
+
+func (r *resultFile) key(t tried) string {
+	return r.digests[t.s] + "\t" + t.kind.name + "\t" + t.String()
+}
+
+func (r *resultFile) add(t tried) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if _, err := fmt.Fprintf(r.out, "%s\t%s\n", r.key(t), outcomeNames[t.outcome]); err != nil && r.err == nil {
+		r.err = err
+	}
+}
+
+// tryNew is tryAll of what does not stand in the file.
+func (r *resultFile) tryNew(list []work) []tried {
+	out := make([]tried, len(list))
+	var open []work
+	var at []int
+	for i, w := range list {
+		out[i] = tried{w.s, w.m, survived}
+		if o, ok := r.known[r.key(out[i])]; ok {
+			out[i].outcome = o
+			continue
+		}
+		open, at = append(open, w), append(at, i)
+	}
+	for i, t := range tryAll(open, r.add) {
+		out[at[i]] = t
+	}
+	return out
+}
 
 // TestMutantsLong tries all mutants, or a larger sample, and keeps the result in
 // docs/mutants.md.
 func TestMutantsLong(t *testing.T) {
 	// 37 rows are no whole number of a matrix instruction's tiles, 16 are one.
 	list := subjects(t, 37, 16)
+	if *mutantSubjects != "" {
+		only := regexp.MustCompile(*mutantSubjects)
+		list = slices.DeleteFunc(list, func(s *subject) bool { return !only.MatchString(s.name) })
+	}
 	unmutated(t, list)
 	all := allMutants(list)
 	made := len(all)
@@ -29,7 +119,19 @@ func TestMutantsLong(t *testing.T) {
 		all = sampled(all, *mutantsOfKind, 1)
 		extent = fmt.Sprintf("up to %d of each kind, chosen at random with a seed among those whose instruction is executed", *mutantsOfKind)
 	}
-	found := tryAll(all)
+	var found []tried
+	if *mutantResults == "" {
+		found = tryAll(all, nil)
+	} else {
+		r, err := openResults(*mutantResults, list)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer r.out.Close()
+		if found = r.tryNew(all); r.err != nil {
+			t.Fatal(r.err)
+		}
+	}
 	s := scoresOf(found)
 	s.check(t)
 	text := report(found, s, len(list), made, extent)

@@ -180,8 +180,9 @@ type work struct {
 	m mutant
 }
 
-// tryAll runs mutants; those of one subject one after the other.
-func tryAll(list []work) []tried {
+// tryAll runs mutants, those of one subject one after the other, and calls done, if it
+// is not nil, with each one's outcome.
+func tryAll(list []work, done func(tried)) []tried {
 	out := make([]tried, len(list))
 	bySubject := map[*subject][]int{}
 	var order []*subject
@@ -198,6 +199,9 @@ func tryAll(list []work) []tried {
 			for s := range next {
 				for _, i := range bySubject[s] {
 					out[i] = tried{s, list[i].m, s.try(list[i].m)}
+					if done != nil {
+						done(out[i])
+					}
 				}
 			}
 		})
@@ -353,7 +357,7 @@ func TestMutants(t *testing.T) {
 	}
 	list := subjects(t, 19)
 	unmutated(t, list)
-	found := tryAll(sampled(allMutants(list), enough, 1))
+	found := tryAll(sampled(allMutants(list), enough, 1), nil)
 	s := scoresOf(found)
 	t.Logf("%d kernels\n%s", len(list), s.table())
 	s.check(t)
