@@ -27,6 +27,8 @@ const (
 	lateSame                      // results are the same with loads as late as the mutant allows
 	otherOrders                   // results are the same whatever the order of waves
 	sameEffect                    // the instruction does the same whenever it is executed
+	sameUse                       // it does not, but whatever reads its result does
+	corrected                     // a step of a division, which comes out the same
 	ignored                       // where its results differ, any other value gives the same
 	absorbed                      // the difference is lost in later roundings
 	redundantLanes                // other lanes are active, which store what is stored anyway
@@ -36,7 +38,7 @@ const (
 )
 
 var outcomeNames = [numOutcomes]string{
-	"refused", "fault", "output", "sanitizer", "not executed", "nothing pending", "only stores", "late loads", "any order", "same effect", "ignored", "absorbed", "redundant lanes", "explained", "survived",
+	"refused", "fault", "output", "sanitizer", "not executed", "nothing pending", "only stores", "late loads", "any order", "same effect", "same use", "corrected", "ignored", "absorbed", "redundant lanes", "explained", "survived",
 }
 
 func (o outcome) caught() bool { return o <= caughtReport }
@@ -162,6 +164,10 @@ func (s *subject) try(m mutant) outcome {
 		}
 	case d.same(s, func() { all(0) }):
 		return sameEffect
+	case d.sameUse(func() { all(0) }):
+		return sameUse
+	case d.corrected(func() { all(0) }):
+		return corrected
 	case d.ignored(s, m.kind.name == "bf16 rounding" && oldInst.Op == "v_add3_u32", func() outcome { return all(0) }):
 		return ignored
 	case d.absorbed(s, func() outcome { return all(0) }):
@@ -331,6 +337,11 @@ var below = map[string]float64{"bound": 0.7, "lane": 0.55}
 func unmutated(t *testing.T, list []*subject) {
 	t.Helper()
 	for _, s := range list {
+		for _, r := range s.launches[1:] {
+			if o := r.run(s.k, CheckAll); o != survived {
+				t.Errorf("%s, unmutated, another launch: %s", s.name, outcomeNames[o])
+			}
+		}
 		r := s.launches[0]
 		for _, checks := range []Checks{0, CheckAll} {
 			if o := r.run(s.k, checks); o != survived {
