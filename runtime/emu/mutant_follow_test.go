@@ -121,12 +121,39 @@ func (a *alternative) twice(w *wave, mutant, original stepOf) (passes, vectors b
 	return changed.pc == now.pc && changed.status == now.status && !lo && !hi, vectors
 }
 
+// settle tells whether what an instruction has written differs by one in the last place
+// of an f32, or of the lower word of an f64, at most, and forgets it if so.
+func (a *alternative) settle(w *wave, use *uses) bool {
+	for _, r := range use.writes {
+		for reg := r.reg; reg < r.reg+r.n && r.vector; reg++ {
+			x, ok := a.vector[reg]
+			if !ok {
+				continue
+			}
+			for lane := range x {
+				if d := int32(x[lane] - w.v[reg][lane]); d < -1 || d > 1 || d != 0 && r.n == 2 && reg > r.reg {
+					return false
+				}
+			}
+		}
+	}
+	for _, r := range use.writes {
+		for reg := r.reg; reg < r.reg+r.n && r.vector; reg++ {
+			delete(a.vector, reg)
+		}
+	}
+	return true
+}
+
 // confined tells whether what differs stays in registers, whenever the instruction is
 // executed: in scalar ones, and in vector registers that instructions write of which
 // through is true. Others that read what differs do the same with both values, and end
 // has to be true of them. What executes memory instructions or barriers with it is not
 // confined, nor is a difference in EXEC or in a branch.
-func (d *difference) confined(through, end func(*Inst) bool, run func()) bool {
+//
+// nearly is true of those that may be one unit in the last place off, and then count as
+// the same.
+func (d *difference) confined(through, end, nearly func(*Inst) bool, run func()) bool {
 	if d.writesMemory() {
 		return false
 	}
@@ -140,7 +167,7 @@ func (d *difference) confined(through, end func(*Inst) bool, run func()) bool {
 		if at {
 			mutant = d.changed
 		}
-		passes, ends := through(in), end(in)
+		passes, ends, close := through(in), end(in), nearly(in)
 		twice := slices.Contains([]class{classSALU, classVALU, classMFMA, classBranch, classPermute}, original.uses.class)
 		d.k.steps[i] = func(w *wave) {
 			a := waves[w]
@@ -151,13 +178,18 @@ func (d *difference) confined(through, end func(*Inst) bool, run func()) bool {
 			reads := good && a.any() && a.in(w, original.uses.reads, original.uses.kept)
 			switch {
 			case !good:
-				original.step(w)
+				stop(w)
 			case at || reads && twice && (passes || ends):
 				same, vectors := a.twice(w, mutant, original)
-				good = same && (!vectors || passes)
+				if vectors && close {
+					vectors = !a.settle(w, &original.uses)
+				}
+				if good = same && (!vectors || passes); !good {
+					stop(w)
+				}
 			case reads:
 				good = false
-				original.step(w)
+				stop(w)
 			default:
 				original.step(w)
 				if a.any() {
@@ -173,14 +205,17 @@ func (d *difference) confined(through, end func(*Inst) bool, run func()) bool {
 // sameUse tells whether what differs are scalar registers, and all that read them do
 // the same: a choice between equal values, bits that are shifted out.
 func (d *difference) sameUse(run func()) bool {
-	return d.confined(func(*Inst) bool { return false }, func(*Inst) bool { return true }, run)
+	no, yes := func(*Inst) bool { return false }, func(*Inst) bool { return true }
+	return d.confined(no, yes, no, run)
 }
 
-// corrected tells whether the instruction is a step of a division whose quotient is the
-// same each time: the steps after it make up for what differs.
+// corrected tells whether the instruction is a step of a division or a square root that
+// comes out the same each time: the steps after it make up for what differs, or decide
+// the same by it. A quotient may be one unit in the last place off.
 func (d *difference) corrected(run func()) bool {
 	step := func(in *Inst) bool {
 		return in.has("v_fma_f", "v_fmac_f", "v_mul_f", "v_pk_fma_f", "v_pk_mul_f", "v_div_fmas")
 	}
-	return step(d.k.insts[d.at]) && d.confined(step, func(in *Inst) bool { return in.has("v_div_fixup") }, run)
+	end := func(in *Inst) bool { return in.has("v_div_fixup", "v_cmp_") }
+	return step(d.k.insts[d.at]) && d.confined(step, end, func(in *Inst) bool { return in.has("v_div_fixup") }, run)
 }

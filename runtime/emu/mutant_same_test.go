@@ -120,6 +120,9 @@ func (d *difference) both(s *subject, w *wave) (now, changed waveState, written 
 	return d.save(w), changed, written
 }
 
+// stop ends a launch of which all is known.
+func stop(w *wave) { w.fault, w.status = errEnough, faulted }
+
 // mostExecuted is how often an instruction that writes memory may be executed to be
 // compared.
 const mostExecuted = 2000
@@ -131,12 +134,10 @@ func (d *difference) same(s *subject, run func()) bool {
 	}
 	same := true
 	d.k.steps[d.at] = func(w *wave) {
-		if !same {
-			d.original.step(w)
-			return
-		}
 		now, changed, written := d.both(s, w)
-		same = now.equal(changed) && slices.EqualFunc(d.memoryOf(s, w), written, bytes.Equal)
+		if same = now.equal(changed) && slices.EqualFunc(d.memoryOf(s, w), written, bytes.Equal); !same {
+			stop(w)
+		}
 	}
 	run()
 	return same
@@ -173,7 +174,9 @@ func (d *difference) ignored(s *subject, half bool, run func() outcome) bool {
 			}
 			fault := w.fault
 			d.load(w, now)
-			w.fault = fault
+			if w.fault = fault; other {
+				stop(w)
+			}
 			for i, b := range d.memoryOf(s, w) {
 				if bytes.Equal(b, written[i]) {
 					continue
@@ -213,7 +216,9 @@ func (d *difference) absorbed(s *subject, run func() outcome) bool {
 					}
 				}
 			}
-			d.load(w, now)
+			if d.load(w, now); other {
+				stop(w)
+			}
 		}
 		if run() != survived || other {
 			return false

@@ -135,7 +135,7 @@ func foreignSubjects(t *testing.T) []*subject {
 			r.buffers = append(r.buffers, o.buffer(arg, b))
 			r.blocks = append(r.blocks, &block{now: b, before: bytes.Clone(b)})
 		}
-		s := &subject{name: o.chip + " triton " + o.name, form: "triton", k: o.k, launches: []*replay{r}}
+		s := &subject{name: o.chip + " triton " + o.name, form: "triton", k: o.k, launches: append([]*replay{r}, o.otherSizes(t)...)}
 		if err := s.record(t); err != nil {
 			t.Fatal(err)
 		}

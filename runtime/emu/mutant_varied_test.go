@@ -1,11 +1,14 @@
 package emu
 
 import (
+	"bytes"
 	"encoding/binary"
+	"maps"
 	"math"
 	"math/rand/v2"
 	"slices"
 	"strings"
+	"testing"
 )
 
 // Launches beside those of the model: what it met in a prompt and a few steps is far
@@ -29,11 +32,14 @@ type varied struct {
 	n int // which of the launches
 }
 
-// headWidth is the width of all heads and rows of the tiny checkpoint.
-const headWidth = 128
+// The tiny checkpoint has so many heads, and all of its heads and cached rows are so wide.
+const (
+	heads     = 4
+	headWidth = 128
+)
 
 // borders are numbers around the tiles of all kernels.
-var borders = []int{0, 1, 2, 15, 16, 17, 31, 32, 33, 47, 48, 49, 63, 64, 65, 95, 96, 97, 127, 128, 129, 159, 160}
+var borders = []int{0, 1, 2, 15, 16, 17, 31, 32, 33, 47, 48, 49, 63, 64, 65, 95, 96, 97, 127, 128, 129, 191, 192, 193, 255, 256, 257}
 
 // variations are by kernel; of several that fit the first counts.
 var variations = []variation{
@@ -43,23 +49,54 @@ var variations = []variation{
 		v.fill(1, func(int) float32 { return 0.5 + 8*v.Float32() }) // a maximum, and a sum
 		v.rows(2, func(int) int32 { return int32(min(int64(borders[v.n]), 64*v.last())) })
 	}},
-	{"compress", 4, (*varied).compress},
+	{"compress", 8, (*varied).compress},
 	{"matrix_scores", 6, (*varied).scores},
 	{"topk", 6, (*varied).topk},
 	{"gather_rows", 4, func(v *varied) { v.rows(1, v.anyRow(v.last())) }},
 	{"scatter_rows", 4, (*varied).slots},
 	{"history_rows", 6, (*varied).history},
 	{"entry_rows", 6, (*varied).entries},
-	{"expert_route", 6, func(v *varied) { v.rows(0, v.experts(8)) }},
+	{"expert_route", 16, (*varied).route},
 	{"expert_sum", 4, func(v *varied) { v.rows(0, v.experts(8)) }},
-	{"matrix_experts_sum", 4, func(v *varied) { v.rows(3, v.experts(8)) }},
-	{"gate", 4, func(v *varied) { v.fill(0, v.tied) }},
-	{"hash_gate", 4, func(v *varied) { v.fill(0, v.tied) }},
+	{"matrix_experts_sum", 4, func(v *varied) { v.rows(3, v.experts(8)); v.scales() }},
+	{"matrix_experts", 4, func(v *varied) {
+		if v.integers()[0] == 1 { // else the lists of tokens belong to the choices
+			v.rows(5, v.experts(8))
+		}
+		v.scales()
+		if v.label(0, "quant") {
+			v.normalBF16(0, 30)
+		}
+	}},
+	{"matrix_product", 3, func(v *varied) {
+		v.scales()
+		if v.label(0, "quant") && v.label(len(v.args)-2, "expert") { // of what a sigmoid is
+			v.normalBF16(0, 30)
+		}
+	}},
+	{"gate", 8, func(v *varied) { v.fill(0, v.tied) }},
+	{"hash_gate", 8, func(v *varied) {
+		v.fill(0, func(int) float32 { return v.tied(0) - float32(90*v.IntN(2)) }) // some weights are next to nothing
+	}},
+	{"act_quant", 4, func(v *varied) { v.spikes(0) }},
+	{"rms_norm_quant", 4, func(v *varied) { v.spikes(0) }},
+	{"hc_mix", 8, func(v *varied) {
+		v.fill(0, func(i int) float32 {
+			if i%28 == 24 { // the squares
+				return 512 * v.Float32()
+			}
+			return float32(20 * v.NormFloat64())
+		})
+		v.spikes(1)
+	}},
+	{"iota", 2, func(v *varied) { v.elements(0, 700+v.n) }},
 	{"ew_select", 4, func(v *varied) {
+		v.elements(1, 255+100*v.n)
 		v.rows(0, func(int) int32 { return int32(v.IntN(5) - 2) })
 		v.rows(1, func(int) int32 { return int32(v.IntN(300)) })
 	}},
 	{"ew_mod", 2, func(v *varied) { v.rows(0, func(int) int32 { return int32(v.IntN(1000)) }) }},
+	{"ew_", 2, func(v *varied) { v.elements(1, 255+512*v.n) }},
 }
 
 // most is how many instructions of waves all varied launches of one shape may have; one
@@ -81,7 +118,7 @@ func (e *kept) varied(symbol string) []*recording {
 		done[r.shape()] = true
 		for n := range max(1, min(variations[i].times, int(most/r.instructions))) {
 			x := *r
-			x.memory = slices.Clone(r.memory)
+			x.args, x.memory = slices.Clone(r.args), slices.Clone(r.memory)
 			v := &varied{&x, rand.New(rand.NewPCG(uint64(n), 5)), n}
 			variations[i].change(v)
 			out = append(out, v.recording)
@@ -101,6 +138,12 @@ func (v *varied) integers() []int64 {
 	return list
 }
 
+// resize gives an argument other bytes, all zero, which no other argument shares.
+func (v *varied) resize(arg, bytes int) {
+	v.args[arg].Bytes, v.args[arg].Address = int64(bytes), uint64(arg+1)<<40
+	v.memory[arg] = make([]byte, bytes)
+}
+
 // words changes the 32-bit words of an argument.
 func (v *varied) words(arg int, of func(i int) uint32) {
 	b := make([]byte, len(v.memory[arg]))
@@ -118,10 +161,55 @@ func (v *varied) fill(arg int, of func(i int) float32) {
 	v.words(arg, func(i int) uint32 { return math.Float32bits(of(i)) })
 }
 
+// label tells whether the name of what lies in an argument's place has a word.
+func (v *varied) label(arg int, word string) bool { return strings.Contains(v.args[arg].Label, word) }
+
+// scales makes the block scales of weights, powers of two, differ from block to block.
+func (v *varied) scales() {
+	for i := range v.args {
+		if v.label(i, " scales") {
+			v.memory[i] = bytes.Clone(v.memory[i])
+			for j := range v.memory[i] {
+				v.memory[i][j] = byte(123 + v.IntN(6))
+			}
+		}
+	}
+}
+
 // normalBF16 fills an argument with bf16.
-func (v *varied) normalBF16(arg int) {
-	half := func() uint32 { return math.Float32bits(float32(v.NormFloat64())) >> 16 }
+func (v *varied) normalBF16(arg int, size float64) {
+	half := func() uint32 { return math.Float32bits(float32(size*v.NormFloat64())) >> 16 }
 	v.words(arg, func(int) uint32 { return half() | half()<<16 })
+}
+
+// spikes fills an argument with bf16 of which few are much larger than the others, so
+// that it matters which of them a maximum sees.
+func (v *varied) spikes(arg int) {
+	half := func() uint32 {
+		x := v.NormFloat64()
+		return math.Float32bits(float32(x*x*x*math.Exp(2*v.NormFloat64()))) >> 16
+	}
+	v.words(arg, func(int) uint32 { return half() | half()<<16 })
+}
+
+// elements makes all arguments of an elementwise launch n elements long, the number
+// that integer argument i has.
+func (v *varied) elements(i, n int) {
+	old := v.integers()[i]
+	for j := range v.args {
+		a := &v.args[j]
+		if a.Mode == "" {
+			if i--; i < 0 && a.Int == old {
+				a.Int, i = int64(n), len(v.args)
+			}
+			continue
+		}
+		content := v.memory[j]
+		v.resize(j, int(a.Bytes/old)*n)
+		for at := 0; at < len(v.memory[j]); at += len(content) {
+			copy(v.memory[j][at:], content)
+		}
+	}
 }
 
 // anyRow gives rows of n, the first and the last more often than others, and numbers
@@ -142,7 +230,7 @@ func (v *varied) anyRow(n int64) func(int) int32 {
 
 // experts gives choices among n, or none; some launches choose few of them.
 func (v *varied) experts(n int) func(int) int32 {
-	return func(int) int32 { return int32(v.IntN(1+min(n, 1<<v.n)) - 1) }
+	return func(int) int32 { return int32(v.IntN(1+min(n, 1<<(v.n%4))) - 1) }
 }
 
 // tied gives numbers of which several are equal, and zeros of both signs.
@@ -150,15 +238,25 @@ func (v *varied) tied(int) float32 {
 	return []float32{float32(v.IntN(7)-3) / 2, float32(v.NormFloat64()), float32(math.Copysign(0, -1))}[v.IntN(3)]
 }
 
-// attention lets token t see a number of rows at a border, anywhere in its lists.
+// attention lets token t see a number of rows at a border, anywhere in its lists, which
+// are longer than the model's: more than one wave looks through them.
 func (v *varied) attention() {
-	widths := v.integers()[1:]
+	tokens := len(v.memory[0]) / (heads * 2 * headWidth)
+	widths := []int{200, 150, 300}[:len(v.integers())-1]
 	columns := 0
-	for _, w := range widths {
-		columns += int(w)
+	for s, w := range widths {
+		columns += w
+		v.resize(3+2*s, 4*tokens*w)
+		v.args[len(v.args)-len(widths)+s].Int = int64(w)
+	}
+	parts, at := (columns+63)/64, len(v.args)-len(widths)-1
+	v.args[at].Int = int64(parts)
+	if v.launch.Grid[0] > tokens || at == 5+2*len(widths) { // a group for each part
+		v.launch.Grid[0] = tokens * parts
+		v.resize(at-3, 4*tokens*parts*heads*headWidth)
+		v.resize(at-2, 4*tokens*parts*heads*2)
 	}
 	lists := make([][]int32, len(widths))
-	tokens := len(v.memory[0]) / (4 * 2 * headWidth)
 	counts := slices.DeleteFunc(slices.Clone(borders), func(n int) bool { return n > columns })
 	counts = append(counts, columns-1, columns)
 	for t := range tokens {
@@ -178,8 +276,10 @@ func (v *varied) attention() {
 			seen = seen[w:]
 		}
 	}
+	v.normalBF16(0, 1)
 	for s := range widths {
 		v.rows(3+2*s, func(i int) int32 { return lists[s][i] })
+		v.normalBF16(2+2*s, 1)
 	}
 }
 
@@ -193,7 +293,9 @@ func (v *varied) compress() {
 	}
 	old, own := make([]int32, entries*members), make([]int32, entries*members)
 	for i := range old {
-		old[i], own[i] = int32(v.IntN(len(v.memory[0])/size)), int32(v.IntN(len(v.memory[2])/size))
+		if v.IntN(3) > 0 { // the first row is as good as another
+			old[i], own[i] = int32(v.IntN(len(v.memory[0])/size)), int32(v.IntN(len(v.memory[2])/size))
+		}
 		switch entry := i/members + v.n; {
 		case entry%4 == 0 && i%members != v.n*37%members, v.IntN(4) == 0:
 			old[i], own[i] = -1, -1
@@ -207,6 +309,26 @@ func (v *varied) compress() {
 	}
 	v.rows(4, func(i int) int32 { return old[i] })
 	v.rows(5, func(i int) int32 { return own[i] })
+	spread := []float64{1, 80}[v.n%2] // of what the softmax is of; with the larger one a wrong maximum overflows
+	for arg := range 4 {
+		v.fill(arg, func(int) float32 { return float32([]float64{1, spread}[arg%2] * v.NormFloat64()) })
+	}
+}
+
+// route has more tokens than the model's prompts, so that all waves look at choices, and
+// several tiles for an expert.
+func (v *varied) route() {
+	const choices, experts, tile = 2, 8, 16
+	tokens := 25 * (1 + v.n)
+	tiles := experts + tokens*choices/tile
+	v.resize(0, 4*tokens*choices)
+	v.resize(1, 4*tokens*experts)
+	v.resize(3, 4*tiles)
+	v.resize(4, 4*tiles)
+	for i, n := range []int{tokens, experts, tiles} {
+		v.args[5+i].Int = int64(n)
+	}
+	v.rows(0, v.experts(experts))
 }
 
 // scores lets tokens score some entries.
@@ -219,8 +341,8 @@ func (v *varied) scores() {
 		}
 		return int32(v.IntN(entries))
 	})
-	v.normalBF16(0)
-	v.normalBF16(2)
+	v.normalBF16(0, 1)
+	v.normalBF16(2, 1)
 }
 
 // topk makes scores tie, or lets entries have none.
@@ -268,4 +390,65 @@ func (v *varied) slots() {
 func (v *varied) last() int64 {
 	list := v.integers()
 	return list[len(list)-1]
+}
+
+// foreignSizes are sizes that the kernels of another compiler are launched with beside
+// those of their files: at the borders of a group's rows, columns and steps.
+var foreignSizes = map[string][]map[string]int{
+	"add":     {{"n": 1}, {"n": 1023}, {"n": 1024}, {"n": 1025}},
+	"rmsnorm": {{"n": 1}, {"n": 65}, {"n": 1023}, {"n": 1025}, {"n": 2047}, {"n": 2048}},
+	"matmul_bf16": {
+		{"M": 1, "N": 1, "K": 1}, {"M": 32, "N": 32, "K": 32}, {"M": 31, "N": 33, "K": 33}, {"M": 33, "N": 31, "K": 31}, {"M": 33, "N": 5, "K": 95}, {"M": 5, "N": 1, "K": 65},
+	},
+}
+
+// foreignSteps are how many numbers of a size a group has, in the order of the grid.
+var foreignSteps = map[string]map[string]int{"add": {"n": 1024}, "matmul_bf16": {"M": 32, "N": 32}}
+
+// otherSizes are launches with those sizes and numbers at random.
+func (o *foreignObject) otherSizes(t *testing.T) []*replay {
+	var list []*replay
+	for n, sizes := range foreignSizes[o.name] {
+		rng := rand.New(rand.NewPCG(uint64(n), 6))
+		elements := map[string]int{"x": sizes["n"], "y": sizes["n"], "w": sizes["n"], "o": sizes["n"], "a": sizes["M"] * sizes["K"], "b": sizes["K"] * sizes["N"], "c": sizes["M"] * sizes["N"]}
+		if o.name == "rmsnorm" { // a row for each group
+			elements["x"], elements["o"] = o.Grid[0]*sizes["n"], o.Grid[0]*sizes["n"]
+		}
+		r := &replay{launch: Launch{Grid: o.Grid, Block: [3]int{o.block, 1, 1}, LDS: o.lds, Memory: &Space{}, Workers: 1, Kernarg: make([]byte, o.k.Meta.KernargBytes)}}
+		for axis, size := range slices.Sorted(maps.Keys(foreignSteps[o.name])) {
+			step := foreignSteps[o.name][size]
+			r.launch.Grid[axis] = (sizes[size] + step - 1) / step
+		}
+		for i, arg := range o.Args {
+			at := r.launch.Kernarg[o.k.Meta.Args[i].Offset:]
+			switch size, ok := sizes[arg[0]]; {
+			case ok:
+				le.PutUint32(at, uint32(size))
+				continue
+			case arg[1] == "fp32":
+				le.PutUint32(at, math.Float32bits(float32(o.Scalars[arg[0]])))
+				continue
+			case arg[1] == "i32":
+				t.Fatalf("%s: no size %s", o.name, arg[0])
+			}
+			unit := map[string]int{"*fp32": 4, "*bf16": 2}[arg[1]]
+			b := make([]byte, unit*elements[arg[0]])
+			for j := range elements[arg[0]] {
+				x := math.Float32bits(float32(rng.NormFloat64()))
+				if unit == 4 {
+					le.PutUint32(b[4*j:], x)
+				} else {
+					le.PutUint16(b[2*j:], uint16(x>>16))
+				}
+			}
+			if err := r.launch.Memory.Map(b, arg[0]); err != nil {
+				t.Fatal(err)
+			}
+			le.PutUint64(at, Address(b))
+			r.buffers = append(r.buffers, o.buffer(arg[0], b))
+			r.blocks = append(r.blocks, &block{now: b, before: bytes.Clone(b)})
+		}
+		list = append(list, r)
+	}
+	return list
 }

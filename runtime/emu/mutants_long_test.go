@@ -78,7 +78,11 @@ func (r *resultFile) key(t tried) string {
 func (r *resultFile) add(t tried) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if _, err := fmt.Fprintf(r.out, "%s\t%s\n", r.key(t), outcomeNames[t.outcome]); err != nil && r.err == nil {
+	o := t.outcome
+	if o == explained {
+		o = survived // what the rows say is looked up when the file is read
+	}
+	if _, err := fmt.Fprintf(r.out, "%s\t%s\n", r.key(t), outcomeNames[o]); err != nil && r.err == nil {
 		r.err = err
 	}
 }
@@ -91,6 +95,9 @@ func (r *resultFile) tryNew(list []work) []tried {
 	for i, w := range list {
 		out[i] = tried{w.s, w.m, survived}
 		if o, ok := r.known[r.key(out[i])]; ok {
+			if o == survived && explanations().of(out[i]) != "" { // by a row that is newer
+				o = explained
+			}
 			out[i].outcome = o
 			continue
 		}

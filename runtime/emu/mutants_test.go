@@ -172,10 +172,10 @@ func (s *subject) try(m mutant) outcome {
 		return ignored
 	case d.absorbed(s, func() outcome { return all(0) }):
 		return absorbed
-	case explanations().of(tried{s, m, survived}) != "":
-		return explained
 	case m.choosesLanes(oldInst) && s.sameMemory(m.at, original, changed, func() { all(0) }):
 		return redundantLanes
+	case explanations().of(tried{s, m, survived}) != "":
+		return explained
 	}
 	return survived
 }
