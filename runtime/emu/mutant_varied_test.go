@@ -383,7 +383,12 @@ func (v *varied) slots() {
 		list = append(list, int32(slot))
 	}
 	v.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
-	v.rows(1, func(i int) int32 { return list[i%len(list)] })
+	v.rows(1, func(i int) int32 {
+		if i < len(list) {
+			return list[i]
+		}
+		return -1
+	})
 }
 
 // last is the last integer argument.

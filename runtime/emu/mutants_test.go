@@ -289,6 +289,7 @@ func subjects(t *testing.T, prompts ...int) []*subject {
 	list := foreignSubjects(t)
 	c := devicetest.Compiler(t)
 	for _, chip := range Chips {
+		list = append(list, fenceSubjects(t, chip)...)
 		list = append(list, ownSubjects(t, c, chip, prompts)...)
 	}
 	return list
