@@ -165,7 +165,7 @@ func (d *difference) confined(through, end, nearly func(*Inst) bool, run func())
 		in, original := d.k.insts[i], stepOf{steps[i], d.k.uses[i]}
 		mutant, at := original, i == d.at
 		if at {
-			mutant = d.changed
+			original, mutant = d.original, d.changed
 		}
 		passes, ends, close := through(in), end(in), nearly(in)
 		twice := slices.Contains([]class{classSALU, classVALU, classMFMA, classBranch, classPermute}, original.uses.class)
