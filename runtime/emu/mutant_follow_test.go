@@ -121,7 +121,7 @@ func (a *alternative) twice(w *wave, mutant, original stepOf) (passes, vectors b
 	return changed.pc == now.pc && changed.status == now.status && !lo && !hi, vectors
 }
 
-// settle tells whether what an instruction has written differs by one in the last place
+// settle tells whether what an instruction has written differs by two in the last place
 // of an f32, or of the lower word of an f64, at most, and forgets it if so.
 func (a *alternative) settle(w *wave, use *uses) bool {
 	for _, r := range use.writes {
@@ -131,7 +131,7 @@ func (a *alternative) settle(w *wave, use *uses) bool {
 				continue
 			}
 			for lane := range x {
-				if d := int32(x[lane] - w.v[reg][lane]); d < -1 || d > 1 || d != 0 && r.n == 2 && reg > r.reg {
+				if d := int32(x[lane] - w.v[reg][lane]); d < -2 || d > 2 || d != 0 && r.n == 2 && reg > r.reg {
 					return false
 				}
 			}
@@ -151,8 +151,8 @@ func (a *alternative) settle(w *wave, use *uses) bool {
 // has to be true of them. What executes memory instructions or barriers with it is not
 // confined, nor is a difference in EXEC or in a branch.
 //
-// nearly is true of those that may be one unit in the last place off, and then count as
-// the same.
+// nearly is true of those that may be two units in the last place off, and then count
+// as the same.
 func (d *difference) confined(through, end, nearly func(*Inst) bool, run func()) bool {
 	if d.writesMemory() {
 		return false
@@ -211,7 +211,7 @@ func (d *difference) sameUse(run func()) bool {
 
 // corrected tells whether the instruction is a step of a division or a square root that
 // comes out the same each time: the steps after it make up for what differs, or decide
-// the same by it. A quotient may be one unit in the last place off.
+// the same by it. A quotient may be two units in the last place off.
 func (d *difference) corrected(run func()) bool {
 	step := func(in *Inst) bool {
 		return in.has("v_fma_f", "v_fmac_f", "v_mul_f", "v_pk_fma_f", "v_pk_mul_f", "v_div_fmas")

@@ -47,9 +47,9 @@ var variations = []variation{
 	{"attention_sum", len(borders), func(v *varied) {
 		v.fill(0, func(int) float32 { return float32(v.NormFloat64()) })
 		v.fill(1, func(int) float32 { return 0.5 + 8*v.Float32() }) // a maximum, and a sum
-		v.rows(2, func(int) int32 { return int32(min(int64(borders[v.n]), 64*v.last())) })
+		v.rows(2, func(int) int32 { return int32(min(int64(borders[v.n%len(borders)]), 64*v.last())) })
 	}},
-	{"compress", 8, (*varied).compress},
+	{"compress", 20, (*varied).compress},
 	{"matrix_scores", 6, (*varied).scores},
 	{"topk", 6, (*varied).topk},
 	{"gather_rows", 4, func(v *varied) { v.rows(1, v.anyRow(v.last())) }},
@@ -78,14 +78,15 @@ var variations = []variation{
 	{"hash_gate", 8, func(v *varied) {
 		v.fill(0, func(int) float32 { return v.tied(0) - float32(90*v.IntN(2)) }) // some weights are next to nothing
 	}},
-	{"act_quant", 4, func(v *varied) { v.spikes(0) }},
-	{"rms_norm_quant", 4, func(v *varied) { v.spikes(0) }},
-	{"hc_mix", 8, func(v *varied) {
+	{"act_quant", 16, func(v *varied) { v.spikes(0) }},
+	{"rms_norm_quant", 16, func(v *varied) { v.spikes(0) }},
+	{"hc_mix", 16, func(v *varied) {
+		size := []float64{1, 4, 20}[v.n%3]
 		v.fill(0, func(i int) float32 {
 			if i%28 == 24 { // the squares
 				return 512 * v.Float32()
 			}
-			return float32(20 * v.NormFloat64())
+			return float32(size * v.NormFloat64())
 		})
 		v.spikes(1)
 	}},
@@ -101,7 +102,7 @@ var variations = []variation{
 
 // most is how many instructions of waves all varied launches of one shape may have; one
 // launch is made in any case.
-const most = 60_000
+const most = 150_000
 
 // varied are the kernel's recordings with other inputs: of each shape one, several times.
 func (e *kept) varied(symbol string) []*recording {
@@ -182,14 +183,18 @@ func (v *varied) normalBF16(arg int, size float64) {
 	v.words(arg, func(int) uint32 { return half() | half()<<16 })
 }
 
-// spikes fills an argument with bf16 of which few are much larger than the others, so
-// that it matters which of them a maximum sees.
+// spikes fills an argument with bf16 of which few are much larger than the others: in
+// launch n they are among elements 8 n to 8 n + 7 of each 128, so that it matters
+// whether a maximum sees these.
 func (v *varied) spikes(arg int) {
-	half := func() uint32 {
+	half := func(i int) uint32 {
 		x := v.NormFloat64()
-		return math.Float32bits(float32(x*x*x*math.Exp(2*v.NormFloat64()))) >> 16
+		if i/8%16 == v.n%16 && v.IntN(4) == 0 {
+			x *= 1 << 12
+		}
+		return math.Float32bits(float32(x)) >> 16
 	}
-	v.words(arg, func(int) uint32 { return half() | half()<<16 })
+	v.words(arg, func(i int) uint32 { return half(2*i) | half(2*i+1)<<16 })
 }
 
 // elements makes all arguments of an elementwise launch n elements long, the number
@@ -242,7 +247,7 @@ func (v *varied) tied(int) float32 {
 // are longer than the model's: more than one wave looks through them.
 func (v *varied) attention() {
 	tokens := len(v.memory[0]) / (heads * 2 * headWidth)
-	widths := []int{200, 150, 300}[:len(v.integers())-1]
+	widths := [][]int{{260, 200, 300}, {200, 1, 1}, {1, 260, 64}}[v.n%3][:len(v.integers())-1]
 	columns := 0
 	for s, w := range widths {
 		columns += w
@@ -261,7 +266,7 @@ func (v *varied) attention() {
 	counts = append(counts, columns-1, columns)
 	for t := range tokens {
 		seen := make([]bool, columns)
-		for _, i := range v.Perm(columns)[:counts[(t+v.n)%len(counts)]] {
+		for _, i := range v.Perm(columns)[:counts[(t+5*v.n)%len(counts)]] {
 			seen[i] = true
 		}
 		for s, w := range widths {
@@ -293,17 +298,24 @@ func (v *varied) compress() {
 	}
 	old, own := make([]int32, entries*members), make([]int32, entries*members)
 	for i := range old {
-		if v.IntN(3) > 0 { // the first row is as good as another
+		if v.IntN(2) > 0 { // the first row is as good as another
 			old[i], own[i] = int32(v.IntN(len(v.memory[0])/size)), int32(v.IntN(len(v.memory[2])/size))
 		}
-		switch entry := i/members + v.n; {
-		case entry%4 == 0 && i%members != v.n*37%members, v.IntN(4) == 0:
+		missing, kind := v.IntN(4) == 0, v.IntN(2)
+		switch entry := (i/members + v.n) % 5; entry {
+		case 0:
+			missing = i%members != v.n*37%members // all but one
+		case 1:
+			missing = v.IntN(members) > 3
+		case 2, 3:
+			kind = entry - 2
+		}
+		switch {
+		case missing:
 			old[i], own[i] = -1, -1
-		case entry%4 == 1:
-			own[i] = -1
-		case entry%4 == 2:
+		case kind == 0:
 			old[i] = -1
-		case v.IntN(2) == 0:
+		default:
 			own[i] = -1
 		}
 	}
@@ -403,7 +415,7 @@ var foreignSizes = map[string][]map[string]int{
 	"add":     {{"n": 1}, {"n": 1023}, {"n": 1024}, {"n": 1025}},
 	"rmsnorm": {{"n": 1}, {"n": 65}, {"n": 1023}, {"n": 1025}, {"n": 2047}, {"n": 2048}},
 	"matmul_bf16": {
-		{"M": 1, "N": 1, "K": 1}, {"M": 32, "N": 32, "K": 32}, {"M": 31, "N": 33, "K": 33}, {"M": 33, "N": 31, "K": 31}, {"M": 33, "N": 5, "K": 95}, {"M": 5, "N": 1, "K": 65},
+		{"M": 1, "N": 1, "K": 1}, {"M": 32, "N": 32, "K": 32}, {"M": 31, "N": 33, "K": 33}, {"M": 33, "N": 31, "K": 31}, {"M": 33, "N": 5, "K": 95}, {"M": 5, "N": 1, "K": 65}, {"M": 33, "N": 33, "K": 0},
 	},
 }
 
@@ -437,7 +449,7 @@ func (o *foreignObject) otherSizes(t *testing.T) []*replay {
 				t.Fatalf("%s: no size %s", o.name, arg[0])
 			}
 			unit := map[string]int{"*fp32": 4, "*bf16": 2}[arg[1]]
-			b := make([]byte, unit*elements[arg[0]])
+			b := make([]byte, max(1, unit*elements[arg[0]]))
 			for j := range elements[arg[0]] {
 				x := math.Float32bits(float32(rng.NormFloat64()))
 				if unit == 4 {

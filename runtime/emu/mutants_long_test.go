@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"io"
+	"math"
 	"os"
 	"regexp"
 	"slices"
@@ -118,7 +119,7 @@ func TestMutantsLong(t *testing.T) {
 		only := regexp.MustCompile(*mutantSubjects)
 		list = slices.DeleteFunc(list, func(s *subject) bool { return !only.MatchString(s.name) })
 	}
-	unmutated(t, list)
+	unmutated(t, list, math.MaxInt)
 	all := allMutants(list)
 	made := len(all)
 	extent := "all"
