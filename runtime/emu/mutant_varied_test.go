@@ -21,6 +21,7 @@ import (
 type variation struct {
 	kernel string // what its symbol begins with
 	times  int    // how many launches of each shape, at most
+	least  int    // how many in any case
 	change func(v *varied)
 }
 
@@ -43,23 +44,23 @@ var borders = []int{0, 1, 2, 15, 16, 17, 31, 32, 33, 47, 48, 49, 63, 64, 65, 95,
 
 // variations are by kernel; of several that fit the first counts.
 var variations = []variation{
-	{"matrix_attention", len(borders), (*varied).attention},
-	{"attention_sum", len(borders), func(v *varied) {
+	{"matrix_attention", len(borders), 1, (*varied).attention},
+	{"attention_sum", len(borders), 1, func(v *varied) {
 		v.fill(0, func(int) float32 { return float32(v.NormFloat64()) })
 		v.fill(1, func(int) float32 { return 0.5 + 8*v.Float32() }) // a maximum, and a sum
 		v.rows(2, func(int) int32 { return int32(min(int64(borders[v.n%len(borders)]), 64*v.last())) })
 	}},
-	{"compress", 20, (*varied).compress},
-	{"matrix_scores", 6, (*varied).scores},
-	{"topk", 6, (*varied).topk},
-	{"gather_rows", 4, func(v *varied) { v.rows(1, v.anyRow(v.last())) }},
-	{"scatter_rows", 4, (*varied).slots},
-	{"history_rows", 6, (*varied).history},
-	{"entry_rows", 6, (*varied).entries},
-	{"expert_route", 16, (*varied).route},
-	{"expert_sum", 4, func(v *varied) { v.rows(0, v.experts(8)) }},
-	{"matrix_experts_sum", 4, func(v *varied) { v.rows(3, v.experts(8)); v.scales() }},
-	{"matrix_experts", 4, func(v *varied) {
+	{"compress", 20, 18, (*varied).compress},
+	{"matrix_scores", 6, 1, (*varied).scores},
+	{"topk", 6, 1, (*varied).topk},
+	{"gather_rows", 4, 1, func(v *varied) { v.rows(1, v.anyRow(v.last())) }},
+	{"scatter_rows", 4, 1, (*varied).slots},
+	{"history_rows", 6, 1, (*varied).history},
+	{"entry_rows", 6, 1, (*varied).entries},
+	{"expert_route", 16, 1, (*varied).route},
+	{"expert_sum", 4, 1, func(v *varied) { v.rows(0, v.experts(8)) }},
+	{"matrix_experts_sum", 4, 1, func(v *varied) { v.rows(3, v.experts(8)); v.scales() }},
+	{"matrix_experts", 4, 1, func(v *varied) {
 		if v.integers()[0] == 1 { // else the lists of tokens belong to the choices
 			v.rows(5, v.experts(8))
 		}
@@ -68,19 +69,19 @@ var variations = []variation{
 			v.normalBF16(0, 30)
 		}
 	}},
-	{"matrix_product", 3, func(v *varied) {
+	{"matrix_product", 3, 1, func(v *varied) {
 		v.scales()
 		if v.label(0, "quant") && v.label(len(v.args)-2, "expert") { // of what a sigmoid is
 			v.normalBF16(0, 30)
 		}
 	}},
-	{"gate", 8, func(v *varied) { v.fill(0, v.tied) }},
-	{"hash_gate", 8, func(v *varied) {
+	{"gate", 8, 1, func(v *varied) { v.fill(0, v.tied) }},
+	{"hash_gate", 8, 1, func(v *varied) {
 		v.fill(0, func(int) float32 { return v.tied(0) - float32(90*v.IntN(2)) }) // some weights are next to nothing
 	}},
-	{"act_quant", 16, func(v *varied) { v.spikes(0) }},
-	{"rms_norm_quant", 16, func(v *varied) { v.spikes(0) }},
-	{"hc_mix", 16, func(v *varied) {
+	{"act_quant", 16, 1, func(v *varied) { v.spikes(0) }},
+	{"rms_norm_quant", 16, 1, func(v *varied) { v.spikes(0) }},
+	{"hc_mix", 16, 1, func(v *varied) {
 		size := []float64{1, 4, 20}[v.n%3]
 		v.fill(0, func(i int) float32 {
 			if i%28 == 24 { // the squares
@@ -90,18 +91,19 @@ var variations = []variation{
 		})
 		v.spikes(1)
 	}},
-	{"iota", 2, func(v *varied) { v.elements(0, 700+v.n) }},
-	{"ew_select", 4, func(v *varied) {
+	{"hc_head", 9, 1, func(v *varied) { v.normalBF16(0, []float64{0.3, 1, 5}[v.n%3]) }},
+	{"iota", 2, 1, func(v *varied) { v.elements(0, 700+v.n) }},
+	{"ew_select", 4, 1, func(v *varied) {
 		v.elements(1, 255+100*v.n)
 		v.rows(0, func(int) int32 { return int32(v.IntN(5) - 2) })
 		v.rows(1, func(int) int32 { return int32(v.IntN(300)) })
 	}},
-	{"ew_mod", 2, func(v *varied) { v.rows(0, func(int) int32 { return int32(v.IntN(1000)) }) }},
-	{"ew_", 2, func(v *varied) { v.elements(1, 255+512*v.n) }},
+	{"ew_mod", 2, 1, func(v *varied) { v.rows(0, func(int) int32 { return int32(v.IntN(1000)) }) }},
+	{"ew_", 2, 1, func(v *varied) { v.elements(1, 255+512*v.n) }},
 }
 
-// most is how many instructions of waves all varied launches of one shape may have; one
-// launch is made in any case.
+// most is how many instructions of waves all varied launches of one shape may have, if
+// they are not to be more in any case.
 const most = 150_000
 
 // varied are the kernel's recordings with other inputs: of each shape one, several times.
@@ -117,7 +119,7 @@ func (e *kept) varied(symbol string) []*recording {
 			continue
 		}
 		done[r.shape()] = true
-		for n := range max(1, min(variations[i].times, int(most/r.instructions))) {
+		for n := range max(variations[i].least, min(variations[i].times, int(most/r.instructions))) {
 			x := *r
 			x.args, x.memory = slices.Clone(r.args), slices.Clone(r.memory)
 			v := &varied{&x, rand.New(rand.NewPCG(uint64(n), 5)), n}
@@ -302,13 +304,9 @@ func (v *varied) compress() {
 			old[i], own[i] = int32(v.IntN(len(v.memory[0])/size)), int32(v.IntN(len(v.memory[2])/size))
 		}
 		missing, kind := v.IntN(4) == 0, v.IntN(2)
-		switch entry := (i/members + v.n) % 5; entry {
-		case 0:
-			missing = i%members != v.n*37%members // all but one
-		case 1:
-			missing = v.IntN(members) > 3
-		case 2, 3:
-			kind = entry - 2
+		if entry := i/members + v.n; entry < 16 { // all but one
+			missing, kind = i%members != entry%8, entry/8
+			old[i], own[i] = 0, 0
 		}
 		switch {
 		case missing:

@@ -167,13 +167,17 @@ const generated = "## Result\n"
 func report(found []tried, s scores, kernels, made int, extent string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d kernels, %d mutants; tried: %s.\n\n%s\n", kernels, made, extent, s.table())
-	b.WriteString("## Not noticed\n\n| kind | mutant |\n|---|---|\n")
+	b.WriteString("## Not noticed\n\n| kind | mutant | why |\n|---|---|---|\n")
 	for _, r := range found {
 		if r.outcome == survived {
-			fmt.Fprintf(&b, "| %s | `%s` |\n", r.kind.name, strings.ReplaceAll(r.String(), "|", "\\|"))
+			why := missed().of(r)
+			if why == "" {
+				why = "not looked at"
+			}
+			fmt.Fprintf(&b, "| %s | `%s` | %s |\n", r.kind.name, strings.ReplaceAll(r.String(), "|", "\\|"), why)
 		}
 	}
-	b.WriteString("\n## Explained by hand\n\n| kind | mutants | reason |\n|---|--:|---|\n")
+	b.WriteString("\n## The same kernel, by hand\n\n| kind | mutants | reason |\n|---|--:|---|\n")
 	for _, e := range explanations() {
 		n := len(slices.DeleteFunc(slices.Clone(found), func(r tried) bool {
 			return r.outcome != explained || r.kind.name != e.kind || !e.match.MatchString(r.String())

@@ -59,7 +59,8 @@ func (r tried) String() string {
 	return fmt.Sprintf("%s+0x%x: %s -> %s", r.s.name, in.Offset, in.Text, to)
 }
 
-// explanation says of survivors why they are the same kernel.
+// explanation says of survivors why they are the same kernel, or why they are not
+// noticed.
 type explanation struct {
 	kind   string
 	match  *regexp.Regexp // of the mutant as tried.String writes it
@@ -68,11 +69,15 @@ type explanation struct {
 
 type explanationList []explanation
 
-// explanations are the rows of testdata/mutants.txt.
-var explanations = sync.OnceValue(readExplanations)
+// explanations are the rows of testdata/mutants.txt, of mutants that are the same
+// kernel; missed those of testdata/mutants_missed.txt, of others.
+var (
+	explanations = sync.OnceValue(func() explanationList { return readExplanations("testdata/mutants.txt") })
+	missed       = sync.OnceValue(func() explanationList { return readExplanations("testdata/mutants_missed.txt") })
+)
 
-func readExplanations() explanationList {
-	data, err := os.ReadFile("testdata/mutants.txt")
+func readExplanations(file string) explanationList {
+	data, err := os.ReadFile(file)
 	if err != nil {
 		panic(err) // of the package's own testdata
 	}
@@ -118,11 +123,7 @@ func (s *subject) try(m mutant) outcome {
 	original, changed := stepOf{oldStep, oldUse}, stepOf{step, use}
 	defer set(oldInst, original)
 	set(in, changed)
-	all := func(checks Checks) outcome {
-		launches := s.launches
-		if checks != 0 && !waits {
-			launches = launches[:min(2, len(launches))]
-		}
+	runs := func(launches []*replay, checks Checks) outcome {
 		for _, r := range launches {
 			if o := r.run(k, checks); o != survived {
 				return o
@@ -130,6 +131,7 @@ func (s *subject) try(m mutant) outcome {
 		}
 		return survived
 	}
+	all := func(checks Checks) outcome { return runs(s.launches, checks) }
 	if waits {
 		if o := all(CheckWaitcnt); o != survived {
 			return o
@@ -149,21 +151,31 @@ func (s *subject) try(m mutant) outcome {
 		}
 		return survived
 	}
-	for _, checks := range []Checks{0, CheckAll} {
-		if o := all(checks); o != survived {
-			return o
-		}
+	if o := all(0); o != survived {
+		return o
+	}
+	// Sanitizers take long: if the effect is the same, two launches do.
+	some := s.launches[:min(2, len(s.launches))]
+	if o := runs(some, CheckAll); o != survived {
+		return o
+	}
+	defer func() { k.steps[m.at] = oldStep }()
+	d := &difference{k: k, at: m.at, original: original, changed: changed}
+	barrier := use.class == classBarrier || oldUse.class == classBarrier
+	if set(oldInst, original); !barrier && d.same(s, func() { all(0) }) {
+		return sameEffect
+	}
+	set(in, changed)
+	if o := runs(s.launches[len(some):], CheckAll); o != survived {
+		return o
 	}
 	set(oldInst, original)
-	defer func() { k.steps[m.at] = oldStep }()
-	switch d := (&difference{k: k, at: m.at, original: original, changed: changed}); {
-	case use.class == classBarrier || oldUse.class == classBarrier:
+	switch {
+	case barrier:
 		set(in, changed)
 		if s.anyOrder(orders) {
 			return otherOrders
 		}
-	case d.same(s, func() { all(0) }):
-		return sameEffect
 	case d.sameUse(func() { all(0) }):
 		return sameUse
 	case d.corrected(func() { all(0) }):
