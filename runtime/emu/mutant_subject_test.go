@@ -305,9 +305,9 @@ func ownSubjects(t *testing.T, c *codegen.Compiler, chip string, prompts []int) 
 	return list
 }
 
-// gap is the unmapped memory between the blocks of a replay: an access outside of a
-// buffer faults also without sanitizers.
-const gap = 1 << 12
+// gap is the unmapped memory on both sides of a block of a replay, which is as large as
+// the block within limits: an access outside of a buffer faults also without sanitizers.
+func gap(bytes uint64) uint64 { return min(max(bytes, 1<<12), 1<<15) }
 
 // replay gives the launch memory of its own: arguments that overlap stay together. What
 // it only writes is filled at random, so that a result that was there before does not
@@ -331,21 +331,21 @@ func (r *recording) replay(k *Kernel, seed uint64) (*replay, error) {
 			joined = append(joined, p)
 		}
 	}
-	total := uint64(gap)
+	total := uint64(0)
 	for _, p := range joined {
-		total += p.hi - p.lo + 2*gap
+		total += p.hi - p.lo + 2*gap(p.hi-p.lo) + 3*plan.Align
 	}
-	arena := asBytes(make([]uint64, (total+gap)/8))
+	arena := asBytes(make([]uint64, total/8+1))
 	out := &replay{launch: r.launch}
 	space := &Space{}
-	at := -Address(arena) % plan.Align
+	at, first := uint64(0), -Address(arena)%plan.Align
 	offset := func(address uint64) uint64 { return address % plan.Align }
 	starts := make([]uint64, len(joined))
 	for i, p := range joined {
-		starts[i] = at + offset(p.lo)
+		starts[i] = (at+gap(p.hi-p.lo)+plan.Align-1)/plan.Align*plan.Align + first + offset(p.lo)
 		b := &block{now: arena[starts[i]:][: p.hi-p.lo : p.hi-p.lo], readOnly: true}
 		out.blocks = append(out.blocks, b)
-		at = (starts[i] + p.hi - p.lo + gap + plan.Align - 1) / plan.Align * plan.Align
+		at = starts[i] + p.hi - p.lo + gap(p.hi-p.lo)
 	}
 	blockOf := func(address uint64) int {
 		return slices.IndexFunc(joined, func(p part) bool { return p.lo <= address && address < p.hi })

@@ -326,21 +326,12 @@ const (
 func (s scores) check(t *testing.T) {
 	t.Helper()
 	for i := range mutations {
-		name, least := mutations[i].name, leastCaught
-		if b, ok := below[name]; ok {
-			least = b
-		}
-		if caught, of := s.of(name); of >= enough && float64(caught) < least*float64(of) {
+		name := mutations[i].name
+		if caught, of := s.of(name); of >= enough && float64(caught) < leastCaught*float64(of) {
 			t.Errorf("%s: %d of %d mutants are caught", name, caught, of)
 		}
 	}
 }
-
-// below are the kinds that do not reach leastCaught yet, and what they do reach. The
-// recorded launches are few: attention has few keys in them, so that bounds between its
-// tiles decide nothing, and reductions have lanes without data. Of "lane" about half
-// read a lane of what is the same in all lanes, the wave's index.
-var below = map[string]float64{"bound": 0.7, "lane": 0.55}
 
 // unmutated checks that nothing is found in the kernels themselves: neither by
 // sanitizers, nor with late loads, nor in another order of waves. Of each so many
