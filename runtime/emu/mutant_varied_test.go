@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"maps"
 	"math"
+	"math/bits"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -52,7 +53,7 @@ var variations = []variation{
 	}},
 	{"compress", 20, 18, (*varied).compress},
 	{"matrix_scores", 6, 1, (*varied).scores},
-	{"topk", 6, 1, (*varied).topk},
+	{"topk", 12, 4, (*varied).topk},
 	{"gather_rows", 4, 1, func(v *varied) { v.rows(1, v.anyRow(v.last())) }},
 	{"scatter_rows", 4, 1, (*varied).slots},
 	{"history_rows", 6, 1, (*varied).history},
@@ -79,8 +80,13 @@ var variations = []variation{
 	{"hash_gate", 8, 1, func(v *varied) {
 		v.fill(0, func(int) float32 { return v.tied(0) - float32(90*v.IntN(2)) }) // some weights are next to nothing
 	}},
-	{"act_quant", 16, 1, func(v *varied) { v.spikes(0) }},
-	{"rms_norm_quant", 16, 1, func(v *varied) { v.spikes(0) }},
+	{"act_quant", 128, 1, func(v *varied) { v.spikes(0) }},
+	{"rms_norm_quant", 128, 1, func(v *varied) { v.spikes(0) }},
+	{"rms_norm_rope", 64, 1, func(v *varied) {
+		v.pointed()
+		v.words(3, func(int) uint32 { return 0x3f803f80 }) // ones
+	}},
+	{"rope_row", 64, 1, (*varied).pointed},
 	{"hc_mix", 16, 1, func(v *varied) {
 		size := []float64{1, 4, 20}[v.n%3]
 		v.fill(0, func(i int) float32 {
@@ -185,18 +191,40 @@ func (v *varied) normalBF16(arg int, size float64) {
 	v.words(arg, func(int) uint32 { return half() | half()<<16 })
 }
 
-// spikes fills an argument with bf16 of which few are much larger than the others: in
-// launch n they are among elements 8 n to 8 n + 7 of each 128, so that it matters
-// whether a maximum sees these.
+// spikes fills an argument with bf16 of which one in 128 is much larger than the others,
+// in launch n another one than before, so that it matters whether a maximum sees it.
 func (v *varied) spikes(arg int) {
 	half := func(i int) uint32 {
 		x := v.NormFloat64()
-		if i/8%16 == v.n%16 && v.IntN(4) == 0 {
-			x *= 1 << 12
+		if i%128 == 37*(v.n+5*(i/128))%128 {
+			x = math.Copysign(1<<12, x) * (1 + v.Float64())
 		}
 		return math.Float32bits(float32(x)) >> 16
 	}
 	v.words(arg, func(i int) uint32 { return half(2*i) | half(2*i+1)<<16 })
+}
+
+// rotated is spikes for a kernel that multiplies rows with a Hadamard matrix before it
+// looks for the largest element: each row is one of the matrix's and some noise. The
+// rotation of pairs before that is by no angle.
+func (v *varied) rotated(arg, cos, sin int) {
+	half := func(i int) uint32 {
+		row, column := 37*(v.n+5*(i/128))%128, i%128
+		x := 64 * (1 - 2*float64(bits.OnesCount(uint(row&column))%2))
+		return math.Float32bits(float32(x+v.NormFloat64())) >> 16
+	}
+	v.words(arg, func(i int) uint32 { return half(2*i) | half(2*i+1)<<16 })
+	v.fill(cos, func(int) float32 { return 1 })
+	v.fill(sin, func(int) float32 { return 0 })
+}
+
+// pointed is spikes or rotated, in turn.
+func (v *varied) pointed() {
+	if v.n%2 == 0 {
+		v.spikes(0)
+	} else {
+		v.rotated(0, 1, 2)
+	}
 }
 
 // elements makes all arguments of an elementwise launch n elements long, the number
@@ -355,14 +383,25 @@ func (v *varied) scores() {
 	v.normalBF16(2, 1)
 }
 
-// topk makes scores tie, or lets entries have none.
+// topk makes scores tie, or lets entries have none; rows are longer than the model's.
 func (v *varied) topk() {
-	v.fill(0, func(int) float32 {
-		if v.IntN(6) < v.n {
-			return float32(math.Inf(-1))
+	rows := len(v.memory[0]) / 2 / int(v.integers()[0])
+	n := []int{32, 65, 257, 300}[v.n%4]
+	for i := range v.args {
+		if v.args[i].Mode == "" {
+			v.args[i].Int = int64(n)
+			break
 		}
-		return v.tied(0)
-	})
+	}
+	v.resize(0, 2*rows*n)
+	v.resize(1, 4*rows*n)
+	for i := range len(v.memory[0]) / 2 {
+		x := v.tied(0)
+		if v.IntN(6) < v.n%6 {
+			x = float32(math.Inf(-1))
+		}
+		binary.LittleEndian.PutUint16(v.memory[0][2*i:], uint16(math.Float32bits(x)>>16))
+	}
 	v.rows(1, func(i int) int32 { return int32(i) })
 }
 
