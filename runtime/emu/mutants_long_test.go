@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"io"
+	"maps"
 	"math"
 	"os"
 	"regexp"
@@ -156,6 +157,9 @@ func TestMutantsLong(t *testing.T) {
 	if !ok {
 		t.Fatalf("%s has no line %q", doc, generated)
 	}
+	if err := writeSurvivors(found); err != nil {
+		t.Fatal(err)
+	}
 	if err := os.WriteFile(doc, []byte(intro+generated+"\n"+text), 0o666); err != nil {
 		t.Fatal(err)
 	}
@@ -168,18 +172,47 @@ const generated = "## Result\n"
 // kernel are not noticed.
 var missed = sync.OnceValue(func() explanationList { return readExplanations("testdata/mutants_missed.txt") })
 
+// reasonOf says why a survivor is not noticed.
+func reasonOf(r tried) string {
+	if why := missed().of(r); why != "" {
+		return why
+	}
+	return "not looked at"
+}
+
+// survivorList is written with the report: what is not noticed, a line each.
+const survivorList = "runtime/emu/testdata/mutants_survived.txt"
+
+func writeSurvivors(found []tried) error {
+	var b strings.Builder
+	b.WriteString("# Made by TestMutantsLong: kind | mutant | why it is not noticed.\n\n")
+	for _, r := range found {
+		if r.outcome == survived {
+			fmt.Fprintf(&b, "%s | %s | %s\n", r.kind.name, r, reasonOf(r))
+		}
+	}
+	return os.WriteFile("../../"+survivorList, []byte(b.String()), 0o666)
+}
+
 func report(found []tried, s scores, kernels, made int, extent string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d kernels, %d mutants; tried: %s.\n\n%s\n", kernels, made, extent, s.table())
-	b.WriteString("## Not noticed\n\n| kind | mutant | why |\n|---|---|---|\n")
+	b.WriteString("## Not noticed\n\n`" + survivorList + "` has each of them.\n\n| kinds | mutants | why | one of them |\n|---|--:|---|---|\n")
+	byReason := map[string][]tried{}
 	for _, r := range found {
 		if r.outcome == survived {
-			why := missed().of(r)
-			if why == "" {
-				why = "not looked at"
-			}
-			fmt.Fprintf(&b, "| %s | `%s` | %s |\n", r.kind.name, strings.ReplaceAll(r.String(), "|", "\\|"), why)
+			byReason[reasonOf(r)] = append(byReason[reasonOf(r)], r)
 		}
+	}
+	for _, why := range slices.Sorted(maps.Keys(byReason)) {
+		list := byReason[why]
+		var kinds []string
+		for _, r := range list {
+			if !slices.Contains(kinds, r.kind.name) {
+				kinds = append(kinds, r.kind.name)
+			}
+		}
+		fmt.Fprintf(&b, "| %s | %d | %s | `%s` |\n", strings.Join(kinds, ", "), len(list), why, strings.ReplaceAll(list[0].String(), "|", "\\|"))
 	}
 	b.WriteString("\n## The same kernel, by hand\n\n| kind | mutants | reason |\n|---|--:|---|\n")
 	for _, e := range explanations() {
