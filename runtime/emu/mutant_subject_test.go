@@ -331,6 +331,11 @@ func (r *recording) replay(k *Kernel, seed uint64) (*replay, error) {
 			joined = append(joined, p)
 		}
 	}
+	// Blocks lie in the order of the arguments, as addresses differ from run to run.
+	first := func(p part) int {
+		return slices.IndexFunc(r.args, func(a device.Arg) bool { return a.Bytes > 0 && a.Mode != "" && p.lo <= a.Address && a.Address < p.hi })
+	}
+	slices.SortFunc(joined, func(a, b part) int { return cmp.Compare(first(a), first(b)) })
 	total := uint64(0)
 	for _, p := range joined {
 		total += p.hi - p.lo + 2*gap(p.hi-p.lo) + 3*plan.Align
@@ -338,11 +343,11 @@ func (r *recording) replay(k *Kernel, seed uint64) (*replay, error) {
 	arena := asBytes(make([]uint64, total/8+1))
 	out := &replay{launch: r.launch}
 	space := &Space{}
-	at, first := uint64(0), -Address(arena)%plan.Align
+	at, align := uint64(0), -Address(arena)%plan.Align
 	offset := func(address uint64) uint64 { return address % plan.Align }
 	starts := make([]uint64, len(joined))
 	for i, p := range joined {
-		starts[i] = (at+gap(p.hi-p.lo)+plan.Align-1)/plan.Align*plan.Align + first + offset(p.lo)
+		starts[i] = (at+gap(p.hi-p.lo)+plan.Align-1)/plan.Align*plan.Align + align + offset(p.lo)
 		b := &block{now: arena[starts[i]:][: p.hi-p.lo : p.hi-p.lo], readOnly: true}
 		out.blocks = append(out.blocks, b)
 		at = starts[i] + p.hi - p.lo + gap(p.hi-p.lo)

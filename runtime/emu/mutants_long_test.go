@@ -64,11 +64,14 @@ func (s *subject) digest() string {
 		io.WriteString(h, in.Text+"\n")
 	}
 	for _, r := range s.launches {
-		fmt.Fprintln(h, r.launch.Grid, r.launch.Block, r.launch.LDS)
+		blocks := uint64(0) // in any order
 		for _, b := range r.blocks {
+			h := fnv.New64a()
 			h.Write(b.before)
 			h.Write(b.after)
+			blocks += h.Sum64()
 		}
+		fmt.Fprintln(h, r.launch.Grid, r.launch.Block, r.launch.LDS, blocks)
 	}
 	return fmt.Sprintf("%016x", h.Sum64())
 }
