@@ -33,6 +33,10 @@ type Launch struct {
 	Counters *Counters
 	Trace    *Trace
 
+	// goOn, if it is not nil, is asked before each share of a group's instructions; its
+	// error ends the launch.
+	goOn func(*group) error
+
 	reports  *collector // nil without sanitizers
 	segment  []byte     // Kernarg, with room for all preloaded words
 	entry    int        // index of the first instruction
@@ -60,6 +64,9 @@ const maxIdle = 64
 
 // maxParked is the number of groups that may be under way per worker.
 const maxParked = 256
+
+// share is how many instructions a group executes between two looks for cancellation.
+const share = quantum / 16
 
 // errStopped ends the other workers of a launch that failed.
 var errStopped = errors.New("stopped")
@@ -255,8 +262,7 @@ func (r *execution) work(ctx context.Context) {
 
 // turn gives the group its share of instructions, and looks for cancellation.
 func (g *group) turn(ctx context.Context, stop *atomic.Bool) (bool, error) {
-	const look = quantum / 16
-	for range quantum / look {
+	for range quantum / share {
 		// Before the first instruction too: many short groups are not to hold up the end.
 		if stop.Load() {
 			return false, errStopped
@@ -264,7 +270,12 @@ func (g *group) turn(ctx context.Context, stop *atomic.Bool) (bool, error) {
 		if err := ctx.Err(); err != nil {
 			return false, fmt.Errorf("%w; %s", context.Cause(ctx), g.where())
 		}
-		if done, err := g.run(look); done || err != nil {
+		if goOn := g.launch.goOn; goOn != nil {
+			if err := goOn(g); err != nil {
+				return false, err
+			}
+		}
+		if done, err := g.run(share); done || err != nil {
 			return done, err
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"strings"
 )
 
 // Why a mutant that nothing noticed may be the same kernel. All of these look at what
@@ -120,6 +121,9 @@ func (d *difference) both(s *subject, w *wave) (now, changed waveState, written 
 	return d.save(w), changed, written
 }
 
+// stop ends a launch of which all is known.
+func stop(w *wave) { w.fault, w.status = errEnough, faulted }
+
 // mostExecuted is how often an instruction that writes memory may be executed to be
 // compared.
 const mostExecuted = 2000
@@ -131,12 +135,10 @@ func (d *difference) same(s *subject, run func()) bool {
 	}
 	same := true
 	d.k.steps[d.at] = func(w *wave) {
-		if !same {
-			d.original.step(w)
-			return
-		}
 		now, changed, written := d.both(s, w)
-		same = now.equal(changed) && slices.EqualFunc(d.memoryOf(s, w), written, bytes.Equal)
+		if same = now.equal(changed) && slices.EqualFunc(d.memoryOf(s, w), written, bytes.Equal); !same {
+			stop(w)
+		}
 	}
 	run()
 	return same
@@ -173,7 +175,9 @@ func (d *difference) ignored(s *subject, half bool, run func() outcome) bool {
 			}
 			fault := w.fault
 			d.load(w, now)
-			w.fault = fault
+			if w.fault = fault; other {
+				stop(w)
+			}
 			for i, b := range d.memoryOf(s, w) {
 				if bytes.Equal(b, written[i]) {
 					continue
@@ -192,8 +196,8 @@ func (d *difference) ignored(s *subject, half bool, run func() outcome) bool {
 	return true
 }
 
-// absorbed tells whether the results that differ are lost in later roundings: with f32
-// values at random around the original's, as far away as the mutant's, all is as it
+// absorbed tells whether the results that differ are lost in later roundings: with f32 or
+// f64 values at random around the original's, as far away as the mutant's, all is as it
 // should be.
 func (d *difference) absorbed(s *subject, run func() outcome) bool {
 	if d.writesMemory() {
@@ -205,21 +209,44 @@ func (d *difference) absorbed(s *subject, run func() outcome) bool {
 		d.k.steps[d.at] = func(w *wave) {
 			now, changed, _ := d.both(s, w)
 			other = other || now.s != changed.s || now.scc != changed.scc || now.pc != changed.pc || now.status != changed.status
-			for i := range now.vector {
-				for lane, x := range now.vector[i] {
-					if c := changed.vector[i][lane]; c != x {
-						from, to := math.Float32frombits(x), math.Float32frombits(c)
-						now.vector[i][lane] = math.Float32bits(from + (to-from)*(2*rng.Float32()-1))
-					}
+			i := 0
+			for _, r := range d.spans() {
+				if !r.vector {
+					continue
+				}
+				step := 1 // registers of a number
+				if r.n == 2 && strings.Contains(d.k.insts[d.at].Op, "_f64") {
+					step = 2
+				}
+				for end := i + r.n; i < end; i += step {
+					near(now.vector[i:i+step], changed.vector[i:i+step], rng)
 				}
 			}
-			d.load(w, now)
+			if d.load(w, now); other {
+				stop(w)
+			}
 		}
 		if run() != survived || other {
 			return false
 		}
 	}
 	return true
+}
+
+// near replaces numbers that differ, f32 or in two registers f64, by ones as far away at
+// most as the others are.
+func near(now, changed []Vec, rng *rand.Rand) {
+	for lane := range now[0] {
+		switch r := 2*rng.Float64() - 1; {
+		case len(now) == 1 && now[0][lane] != changed[0][lane]:
+			from, to := math.Float32frombits(now[0][lane]), math.Float32frombits(changed[0][lane])
+			now[0][lane] = math.Float32bits(from + (to-from)*float32(r))
+		case len(now) == 2 && (now[0][lane] != changed[0][lane] || now[1][lane] != changed[1][lane]):
+			double := func(v []Vec) float64 { return math.Float64frombits(uint64(v[0][lane]) | uint64(v[1][lane])<<32) }
+			x := math.Float64bits(double(now) + (double(changed)-double(now))*r)
+			now[0][lane], now[1][lane] = uint32(x), uint32(x>>32)
+		}
+	}
 }
 
 // sameMemory tells whether a mutant leaves in memory, LDS included, what the kernel

@@ -43,20 +43,29 @@ type block struct {
 	readOnly           bool
 }
 
-// budget is a context that ends after so many looks: a launch looks before each group
-// and after a fixed number of instructions, so the mutants that do not end are the same ones each time.
-type budget struct {
-	context.Context
-	left int
-}
+var (
+	errBudget = errors.New("many more instructions than the kernel needs")
+	errEnough = errors.New("there is a report")
+)
 
-var errBudget = errors.New("many more instructions than the kernel needs")
-
-func (b *budget) Err() error {
-	if b.left--; b.left < 0 {
-		return errBudget
+// budget ends a launch when a group of it has had more shares of instructions than all
+// groups of the unmutated launch need, or when there is a report: so mutants that do not
+// end are the same ones each time, and take no longer than they have to.
+func (r *replay) budget() func(*group) error {
+	last, shares := int64(-1), uint64(0)
+	return func(g *group) error {
+		if i := g.index(); i != last {
+			last, shares = i, 0
+		}
+		shares++
+		switch reports := g.launch.reports; {
+		case reports != nil && len(reports.reports) > 0:
+			return errEnough
+		case shares > 2+r.instructions/share:
+			return errBudget
+		}
+		return nil
 	}
-	return nil
 }
 
 // run repeats the launch from its beginning, with checks, and compares all memory.
@@ -70,8 +79,8 @@ func (r *replay) run(k *Kernel, checks Checks) outcome {
 	if checks != 0 {
 		l.Sanitize = &Sanitize{Checks: checks, Buffers: r.buffers, Shadow: &Shadow{}}
 	}
-	looks := l.Grid[0]*l.Grid[1]*l.Grid[2] + 2 + int(r.instructions/quantum)
-	_, err := k.Run(&budget{context.Background(), looks}, l)
+	l.goOn = r.budget()
+	_, err := k.Run(context.Background(), l)
 	var report *SanitizerError
 	switch {
 	case errors.As(err, &report):
@@ -126,7 +135,7 @@ func foreignSubjects(t *testing.T) []*subject {
 			r.buffers = append(r.buffers, o.buffer(arg, b))
 			r.blocks = append(r.blocks, &block{now: b, before: bytes.Clone(b)})
 		}
-		s := &subject{name: o.chip + " triton " + o.name, form: "triton", k: o.k, launches: []*replay{r}}
+		s := &subject{name: o.chip + " triton " + o.name, form: "triton", k: o.k, launches: append([]*replay{r}, o.otherSizes(t)...)}
 		if err := s.record(t); err != nil {
 			t.Fatal(err)
 		}
@@ -227,22 +236,37 @@ func (d *recorder) keep(x *device.Launch, k *Kernel, r *recording) {
 	}
 }
 
-// chosen are the launches to replay: the shortest, and of the others the longest and
-// some in between.
+// chosen are the launches to replay: the shortest, the longest and some in between, and
+// those whose numbers differ.
 func (e *kept) chosen() []*recording {
 	slices.SortStableFunc(e.list, func(a, b *recording) int { return cmp.Compare(a.instructions, b.instructions) })
 	if e.list[0].instructions <= longest {
 		e.list = slices.DeleteFunc(e.list, func(r *recording) bool { return r.instructions > longest })
 	}
-	n := len(e.list)
-	if n <= replayed {
-		return e.list
-	}
 	var list []*recording
-	for i := range replayed {
-		list = append(list, e.list[i*(n-1)/(replayed-1)])
+	n := len(e.list)
+	for i := range min(n, replayed) {
+		r := e.list[0]
+		if n > 1 {
+			r = e.list[i*(n-1)/(min(n, replayed)-1)]
+		}
+		list = append(list, r)
+	}
+	for _, r := range e.list {
+		if !slices.ContainsFunc(list, func(x *recording) bool { return x.shape() == r.shape() }) {
+			list = append(list, r)
+		}
 	}
 	return list
+}
+
+// shape is what launches of a kernel differ in apart from the contents of memory.
+func (r *recording) shape() string {
+	s := fmt.Sprint(r.launch.Grid)
+	for _, a := range r.args {
+		s += fmt.Sprint(" ", a.Int, a.Bytes)
+	}
+	return s
 }
 
 // ownSubjects are the kernels of the tiny model's prefill and decode step on a chip,
@@ -266,7 +290,7 @@ func ownSubjects(t *testing.T, c *codegen.Compiler, chip string, prompts []int) 
 		k := *e.k // the device's is shared by the launches of its sequences
 		k.steps, k.uses, k.insts = slices.Clone(k.steps), slices.Clone(k.uses), slices.Clone(k.insts)
 		s := &subject{name: chip + " " + e.form + " " + symbol, form: e.form, k: &k}
-		for _, r := range e.chosen() {
+		for _, r := range append(e.chosen(), e.varied(symbol)...) {
 			again, err := r.replay(&k, uint64(len(list)+1000*len(s.launches)))
 			if err != nil {
 				t.Fatalf("%s: %v", s.name, err)
@@ -281,9 +305,9 @@ func ownSubjects(t *testing.T, c *codegen.Compiler, chip string, prompts []int) 
 	return list
 }
 
-// gap is the unmapped memory between the blocks of a replay: an access outside of a
-// buffer faults also without sanitizers.
-const gap = 1 << 12
+// gap is the unmapped memory on both sides of a block of a replay, which is as large as
+// the block within limits: an access outside of a buffer faults also without sanitizers.
+func gap(bytes uint64) uint64 { return min(max(bytes, 1<<12), 1<<15) }
 
 // replay gives the launch memory of its own: arguments that overlap stay together. What
 // it only writes is filled at random, so that a result that was there before does not
@@ -307,21 +331,26 @@ func (r *recording) replay(k *Kernel, seed uint64) (*replay, error) {
 			joined = append(joined, p)
 		}
 	}
-	total := uint64(gap)
-	for _, p := range joined {
-		total += p.hi - p.lo + 2*gap
+	// Blocks lie in the order of the arguments, as addresses differ from run to run.
+	first := func(p part) int {
+		return slices.IndexFunc(r.args, func(a device.Arg) bool { return a.Bytes > 0 && a.Mode != "" && p.lo <= a.Address && a.Address < p.hi })
 	}
-	arena := asBytes(make([]uint64, (total+gap)/8))
+	slices.SortFunc(joined, func(a, b part) int { return cmp.Compare(first(a), first(b)) })
+	total := uint64(0)
+	for _, p := range joined {
+		total += p.hi - p.lo + 2*gap(p.hi-p.lo) + 3*plan.Align
+	}
+	arena := asBytes(make([]uint64, total/8+1))
 	out := &replay{launch: r.launch}
 	space := &Space{}
-	at := -Address(arena) % plan.Align
+	at, align := uint64(0), -Address(arena)%plan.Align
 	offset := func(address uint64) uint64 { return address % plan.Align }
 	starts := make([]uint64, len(joined))
 	for i, p := range joined {
-		starts[i] = at + offset(p.lo)
+		starts[i] = (at+gap(p.hi-p.lo)+plan.Align-1)/plan.Align*plan.Align + align + offset(p.lo)
 		b := &block{now: arena[starts[i]:][: p.hi-p.lo : p.hi-p.lo], readOnly: true}
 		out.blocks = append(out.blocks, b)
-		at = (starts[i] + p.hi - p.lo + gap + plan.Align - 1) / plan.Align * plan.Align
+		at = starts[i] + p.hi - p.lo + gap(p.hi-p.lo)
 	}
 	blockOf := func(address uint64) int {
 		return slices.IndexFunc(joined, func(p part) bool { return p.lo <= address && address < p.hi })

@@ -19,7 +19,8 @@ func TestMutations(t *testing.T) {
 		{"gfx942", "lgkmcnt dropped", "s_waitcnt lgkmcnt(0)", []string{"s_nop 0"}},
 		{"gfx942", "lgkmcnt weakened", "s_waitcnt vmcnt(2) lgkmcnt(0)", []string{"s_waitcnt vmcnt(2) lgkmcnt(1)"}},
 		{"gfx942", "vmcnt dropped", "buffer_wbl2 sc1\ns_waitcnt vmcnt(0)", nil},
-		{"gfx942", "fence wait", "buffer_wbl2 sc1\ns_waitcnt vmcnt(0)", []string{"s_nop 0"}},
+		{"gfx942", "fence wait", "buffer_wbl2 sc1\ns_waitcnt vmcnt(0)", []string{"s_nop 0", "s_waitcnt vmcnt(1)"}},
+		{"gfx942", "fence wait", "s_waitcnt vmcnt(0) lgkmcnt(0)\nbuffer_inv sc1", nil},
 		{"gfx942", "bound", "v_cmp_gt_u32_e32 vcc, 16, v0", []string{"v_cmp_ge_u32_e32 vcc, 16, v0", "v_cmp_gt_u32_e32 vcc, 17, v0", "v_cmp_gt_u32_e32 vcc, 15, v0"}},
 		{"gfx942", "bound", "v_cmp_nlt_f32_e64 s[2:3], |v1|, v0", []string{"v_cmp_nle_f32_e64 s[2:3], |v1|, v0"}},
 		{"gfx942", "bound", "s_cmpk_gt_u32 s15, 0x7f", []string{"s_cmpk_ge_u32 s15, 0x7f", "s_cmpk_gt_u32 s15, 0x80", "s_cmpk_gt_u32 s15, 0x7e"}},
@@ -52,6 +53,12 @@ func TestMutations(t *testing.T) {
 		{"gfx942", "half", "global_store_short_d16_hi v1, v2, s[4:5]", []string{"global_store_short v1, v2, s[4:5]"}},
 		{"gfx942", "half", "v_pk_mul_f32 v[2:3], v[4:5], v[6:7] op_sel_hi:[1,0]", []string{
 			"v_pk_mul_f32 v[2:3], v[4:5], v[6:7] op_sel_hi:[0,0]", "v_pk_mul_f32 v[2:3], v[4:5], v[6:7] op_sel_hi:[1,1]",
+		}},
+		{"gfx950", "mx scale", "v_mfma_scale_f32_16x16x128_f8f6f4 v[0:3], v[4:11], v[12:19], v[20:23], v30, v31 op_sel:[1,0,0] op_sel_hi:[0,1,0]", []string{
+			"v_mfma_scale_f32_16x16x128_f8f6f4 v[0:3], v[4:11], v[12:19], v[20:23], v30, v31 op_sel:[0,0,0] op_sel_hi:[0,1,0]",
+			"v_mfma_scale_f32_16x16x128_f8f6f4 v[0:3], v[4:11], v[12:19], v[20:23], v30, v31 op_sel:[1,1,0] op_sel_hi:[0,1,0]",
+			"v_mfma_scale_f32_16x16x128_f8f6f4 v[0:3], v[4:11], v[12:19], v[20:23], v30, v31 op_sel:[1,0,0] op_sel_hi:[1,1,0]",
+			"v_mfma_scale_f32_16x16x128_f8f6f4 v[0:3], v[4:11], v[12:19], v[20:23], v30, v31 op_sel:[1,0,0] op_sel_hi:[0,0,0]",
 		}},
 		{"gfx942", "store", "ds_write_b128 v1, v[4:7]", []string{"s_nop 0"}},
 		{"gfx942", "zeroing", "v_mfma_f32_16x16x4_f32 v[2:5], v0, v7, 0", []string{"v_mfma_f32_16x16x4_f32 v[2:5], v0, v7, v[2:5]"}},

@@ -47,7 +47,7 @@ var mutations = []mutation{
 	{"vmcnt weakened", "s_waitcnt that waits for one access less", weakenCounter("vmcnt")},
 	{"lgkmcnt dropped", "s_waitcnt without its lgkmcnt", dropCounter("lgkmcnt")},
 	{"lgkmcnt weakened", "s_waitcnt that waits for one access less", weakenCounter("lgkmcnt")},
-	{"fence wait", "s_waitcnt beside buffer_wbl2 or buffer_inv dropped", mutateFence},
+	{"fence wait", "s_waitcnt beside buffer_wbl2 or buffer_inv without a counter, or that waits for one access less", mutateFence},
 	{"bound", "compare: < for <=, > for >= and the reverse; its integer constant one off", mutateBound},
 	{"mfma swap", "matrix instruction: A and B exchanged", mutateSwap},
 	{"mfma register", "matrix instruction: A, B, C or a scale one register (of a tuple: two) off", mutateMatrixRegister},
@@ -241,8 +241,8 @@ func mutateFence(s mutationSite) []variant {
 		return nil
 	}
 	var list []variant
-	for i := range s.l.args {
-		list = append(list, s.withoutArg(i))
+	for i, o := range s.in.Args {
+		list = append(list, s.withoutArg(i), s.l.setArg(i, fmt.Sprintf("%s(%d)", o.Text, o.Int+1)))
 	}
 	return list
 }
