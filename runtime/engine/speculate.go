@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -401,10 +402,10 @@ const outHidden = "hidden"
 // the largest N.
 func lastHidden(out Tensors) (*eval.Tensor, error) {
 	layer, h := -1, (*eval.Tensor)(nil)
-	for name, t := range out {
+	for _, name := range slices.Sorted(maps.Keys(out)) {
 		var n int
 		if k, _ := fmt.Sscanf(name, "hidden.%d", &n); k == 1 && n > layer {
-			layer, h = n, t
+			layer, h = n, out[name]
 		}
 	}
 	if h == nil {
