@@ -107,7 +107,7 @@ func TestBar(t *testing.T) {
 func TestProgressTransfer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var b bytes.Buffer
-		p := &progress{w: &b, columns: func() int { return 80 }}
+		p := &progress{w: &b, log: newLogs(&b, levelDefault, false), columns: func() int { return 80 }}
 		tell := p.transfer("loading weights")
 		for _, step := range []struct {
 			after time.Duration
