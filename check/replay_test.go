@@ -4,10 +4,8 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/kiln-project/kiln/codegen"
 	"github.com/kiln-project/kiln/passes"
 	"github.com/kiln-project/kiln/runtime/device"
-	"github.com/kiln-project/kiln/runtime/engine"
 	"github.com/kiln-project/kiln/runtime/host"
 )
 
@@ -59,26 +57,7 @@ func (s *forgetfulSequence) Run() error {
 func TestReplays(t *testing.T) {
 	c := onHost(t)
 	s := subject(t, "decode", nil)
-	s.Module.Target = c.Target.ForPasses()
-	if err := passes.Run(s.Module); err != nil {
-		t.Fatal(err)
-	}
-	files, _, err := c.Compiler.Build(t.Context(), c.Target, s.Module, []passes.Bucket{{Entry: "decode", Bind: map[string]int{"R": 2, "N": 4, "P": 2, "B": 2}}}, codegen.Emit{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	code, err := files.Decode(c.Target.Name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	pack, err := code.PackGraph()
-	if err != nil {
-		t.Fatal(err)
-	}
-	weights, err := engine.BindPack(pack, s.Weights)
-	if err != nil {
-		t.Fatal(err)
-	}
+	code, weights := built(t, c, s, passes.Bucket{Entry: "decode", Bind: map[string]int{"R": 2, "N": 4, "P": 2, "B": 2}})
 	for _, tc := range []struct {
 		graphs bool
 		from   int

@@ -9,6 +9,7 @@ import (
 	"github.com/kiln-project/kiln/codegen/bundle"
 	"github.com/kiln-project/kiln/codegen/plan"
 	"github.com/kiln-project/kiln/ir"
+	"github.com/kiln-project/kiln/ir/eval"
 	"github.com/kiln-project/kiln/ir/metric"
 	"github.com/kiln-project/kiln/passes"
 	"github.com/kiln-project/kiln/runtime/device"
@@ -16,20 +17,14 @@ import (
 	"github.com/kiln-project/kiln/runtime/host"
 )
 
-// withSides is the tiny model for the host, with what start-up checks need, bound.
-func withSides(t *testing.T) (*bundle.Code, *device.Executor, *Subject) {
+// built compiles buckets of a subject's model, and packs its weights.
+func built(t *testing.T, c OpsConfig, s *Subject, buckets ...passes.Bucket) (*bundle.Code, eval.WeightSource) {
 	t.Helper()
-	c := onHost(t)
-	s := subject(t, "decode", nil)
 	s.Module.Target = c.Target.ForPasses()
 	if err := passes.Run(s.Module); err != nil {
 		t.Fatal(err)
 	}
-	c.Compiler.Sides = codegen.Sides{Unfused: true, Probes: true}
-	pools := map[string]int{"R": 1, "N": 2, "P": 2, "B": 1}
-	prefill := maps.Clone(pools)
-	prefill["T"], prefill["O"] = 16, 1
-	files, _, err := c.Compiler.Build(t.Context(), c.Target, s.Module, []passes.Bucket{{Entry: "prefill", Bind: prefill}, {Entry: "decode", Bind: pools}}, codegen.Emit{})
+	files, _, err := c.Compiler.Build(t.Context(), c.Target, s.Module, buckets, codegen.Emit{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,10 +36,23 @@ func withSides(t *testing.T) (*bundle.Code, *device.Executor, *Subject) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	bound, err := engine.BindPack(pack, s.Weights)
+	weights, err := engine.BindPack(pack, s.Weights)
 	if err != nil {
 		t.Fatal(err)
 	}
+	return code, weights
+}
+
+// withSides is the tiny model for the host, with what start-up checks need, bound.
+func withSides(t *testing.T) (*bundle.Code, *device.Executor, *Subject) {
+	t.Helper()
+	c := onHost(t)
+	s := subject(t, "decode", nil)
+	c.Compiler.Sides = codegen.Sides{Unfused: true, Probes: true}
+	pools := map[string]int{"R": 1, "N": 2, "P": 2, "B": 1}
+	prefill := maps.Clone(pools)
+	prefill["T"], prefill["O"] = 16, 1
+	code, bound := built(t, c, s, passes.Bucket{Entry: "prefill", Bind: prefill}, passes.Bucket{Entry: "decode", Bind: pools})
 	dev, err := host.Open()
 	if err != nil {
 		t.Fatal(err)

@@ -130,9 +130,9 @@ func (u *Unit) AddAround() error {
 	var at [2]int
 	for i, s := range kernels.Steps() {
 		formats := formatsOf(s.Params)
-		key := s.Name + " " + strings.Join(formats, " ")
+		key := s.Form + " " + strings.Join(formats, " ")
 		var err error
-		if at[i], err = u.build(key, s.Name, s.Params, s.Body, plan.Kernel{Form: s.Name, Spec: key, Params: formats}); err != nil {
+		if at[i], err = u.build(key, s.Form, s.Params, s.Body, plan.Kernel{Form: s.Form, Spec: key, Params: formats}); err != nil {
 			return err
 		}
 	}

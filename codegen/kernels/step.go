@@ -32,19 +32,12 @@ const (
 	stepFinished        // and of the one that was finished last
 )
 
-// Step is a kernel around the launches of a step.
-type Step struct {
-	Name   string
-	Params []kernel.Param
-	Body   func(k *kernel.K, bufs []*kernel.Buf, ints []kernel.V)
-}
-
 // Steps are the prologue and the epilogue. A group has a row of the table.
-func Steps() [2]Step {
+func Steps() [2]RuntimeKernel {
 	params := func(hostOut bool) []kernel.Param {
 		return []kernel.Param{{Name: "host", Mem: ir.I64, Out: hostOut}, {Name: "rows", Mem: ir.I64}, {Name: "state", Mem: ir.I64, Out: true}}
 	}
-	return [2]Step{{StepPrologue, params(false), prologue}, {StepEpilogue, params(true), epilogue}}
+	return [2]RuntimeKernel{{StepPrologue, params(false), prologue}, {StepEpilogue, params(true), epilogue}}
 }
 
 // prologue copies inputs to the device. The first word of the host's block is the

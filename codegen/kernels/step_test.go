@@ -26,19 +26,19 @@ func TestStepOrder(t *testing.T) {
 	} {
 		tg := mustTarget(t, tc.target)
 		for _, s := range kernels.Steps() {
-			if s.Name != tc.kernel {
+			if s.Form != tc.kernel {
 				continue
 			}
 			m := kernel.NewModule(tg)
-			if err := m.Build(s.Name, s.Params, s.Body); err != nil {
+			if err := m.Build(s.Form, s.Params, s.Body); err != nil {
 				t.Fatal(err)
 			}
-			r, err := c.Compile(t.Context(), llvm.Job{Name: s.Name, IR: []byte(m.Text()), Triple: tg.Triple, CPU: tg.CPU, Features: tg.Features, OptPasses: "default<O3>", Output: llvm.Asm})
+			r, err := c.Compile(t.Context(), llvm.Job{Name: s.Form, IR: []byte(m.Text()), Triple: tg.Triple, CPU: tg.CPU, Features: tg.Features, OptPasses: "default<O3>", Output: llvm.Asm})
 			if err != nil {
 				t.Fatal(err)
 			}
 			if !regexp.MustCompile(tc.want).Match(r.Output) {
-				t.Errorf("%s on %s: want %s in\n%s", s.Name, tc.target, tc.want, r.Output)
+				t.Errorf("%s on %s: want %s in\n%s", s.Form, tc.target, tc.want, r.Output)
 			}
 		}
 	}
@@ -47,8 +47,8 @@ func TestStepOrder(t *testing.T) {
 // The host has no kernels around a step.
 func TestStepNeedsGPU(t *testing.T) {
 	for _, s := range kernels.Steps() {
-		if err := kernel.NewModule(mustTarget(t, "x86-64-v3")).Build(s.Name, s.Params, s.Body); err == nil {
-			t.Errorf("%s was built for the host", s.Name)
+		if err := kernel.NewModule(mustTarget(t, "x86-64-v3")).Build(s.Form, s.Params, s.Body); err == nil {
+			t.Errorf("%s was built for the host", s.Form)
 		}
 	}
 }

@@ -28,16 +28,7 @@ var addPTX = func() []byte {
 // onPlans runs f on a device of plans; staging is small, so that copies are cut.
 func onPlans(t *testing.T, o PlanOptions, f func(d *PlanDevice, fake *drivertest.Fake)) {
 	t.Helper()
-	o.Staging = 48
-	d, fake := openFake(t, runVadd)
-	x, err := OpenForPlans(d, o)
-	ok(t, err)
-	f(x, fake)
-	ok(t, x.Close())
-	if open, problems := fake.Open(), fake.Problems(); len(open)+len(problems) > 0 {
-		t.Errorf("open %v, problems %v", open, problems)
-	}
-	ok(t, fake.Close())
+	onSteps(t, o, runVadd, f)
 }
 
 // options are all ways for launches to reach the device.

@@ -48,7 +48,7 @@ func runSteps(l *drivertest.Launch) error {
 	return runVadd(l)
 }
 
-// onSteps is onPlans for them.
+// onSteps is onPlans with a fake that executes kernels in another way.
 func onSteps(t *testing.T, o PlanOptions, execute func(*drivertest.Launch) error, f func(d *PlanDevice, fake *drivertest.Fake)) {
 	t.Helper()
 	o.Staging = 48

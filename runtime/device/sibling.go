@@ -40,8 +40,8 @@ func (x *Executor) Sibling(code []byte, mod *plan.Module) (*Model, error) {
 }
 
 // Replace runs other plans from now on, over the same weights: those of a module that
-// computes the same. States that were made before must have been closed. When it
-// fails, the executor is as before.
+// computes the same. States that were made before must have been closed. When the
+// plans cannot be loaded, the executor is as before.
 func (x *Executor) Replace(code []byte, mod *plan.Module) error {
 	s, err := x.m.Sibling(code, mod)
 	if err != nil {

@@ -1,7 +1,6 @@
 package devicetest
 
 import (
-	"context"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -271,15 +270,7 @@ func (m GreedyMatrix) build(t testing.TB, c *codegen.Compiler, tg *target.Target
 			t.Fatalf("%v: %v", g, err)
 		}
 	}
-	compile := m.Compile
-	if compile == nil {
-		compile = c.Compile
-	}
-	code, err := compile(context.Background(), u)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return u, code
+	return u, m.Compile.unit(t, c, u)
 }
 
 // unfused has the product and argmax of its rows as two ops.

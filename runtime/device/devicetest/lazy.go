@@ -20,6 +20,19 @@ import (
 // Compile makes the code of a unit.
 type Compile func(context.Context, *codegen.Unit) (*codegen.Compiled, error)
 
+// unit makes the code of a unit by the function, or by the compiler if that is nil.
+func (f Compile) unit(t testing.TB, c *codegen.Compiler, u *codegen.Unit) *codegen.Compiled {
+	t.Helper()
+	if f == nil {
+		f = c.Compile
+	}
+	code, err := f(context.Background(), u)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return code
+}
+
 // Opener opens a device for one test.
 type Opener func(*codegen.Compiler) (device.Device, error)
 

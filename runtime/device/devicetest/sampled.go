@@ -1,7 +1,6 @@
 package devicetest
 
 import (
-	"context"
 	"math"
 	"math/rand/v2"
 	"testing"
@@ -116,15 +115,7 @@ func (m SampleMatrix) build(t testing.TB, c *codegen.Compiler, tg *target.Target
 			t.Fatal(err)
 		}
 	}
-	compile := m.Compile
-	if compile == nil {
-		compile = c.Compile
-	}
-	code, err := compile(context.Background(), u)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return u, code
+	return u, m.Compile.unit(t, c, u)
 }
 
 // Record compiles all that Run runs.

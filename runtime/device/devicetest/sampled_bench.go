@@ -1,7 +1,6 @@
 package devicetest
 
 import (
-	"context"
 	"fmt"
 	"math/rand/v2"
 	"testing"
@@ -67,13 +66,7 @@ func benchUnit(b testing.TB, c *codegen.Compiler, tg *target.Target, compile Com
 	if _, err := u.Lower(g); err != nil {
 		b.Fatal(err)
 	}
-	if compile == nil {
-		compile = c.Compile
-	}
-	code, err := compile(context.Background(), u)
-	if err != nil {
-		b.Fatal(err)
-	}
+	code := compile.unit(b, c, u)
 	return u, code, g
 }
 
