@@ -1,6 +1,7 @@
 package codegen
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -32,11 +33,51 @@ func (c *Compiler) Build(ctx context.Context, t *target.Target, m *passes.Module
 	if m.Target != t.ForPasses() {
 		return nil, Stats{}, fmt.Errorf("the passes on graphs ran for target %q, not %s: give passes.Module the Target that its ForPasses makes", m.Target.Name, t.Name)
 	}
-	key, err := c.buildKey(t, m, buckets)
+	key, err := c.buildKey("build", t, m, buckets)
 	if err != nil {
 		return nil, Stats{}, err
 	}
-	if !emit.any() && m.Config.Trace == nil { // who listens wants every pass to run
+	return c.build(ctx, key, t, m, buckets, emit)
+}
+
+// BuildFrom is passes.Run and Build in one: for entries that were built before, no pass
+// runs. m is as the passes leave it only if they did.
+func (c *Compiler) BuildFrom(ctx context.Context, t *target.Target, m *passes.Module, buckets []passes.Bucket, emit Emit) (bundle.Files, Stats, error) {
+	source, err := c.buildKey("source", t, m, buckets)
+	if err != nil {
+		return nil, Stats{}, err
+	}
+	if cacheable(m, emit) {
+		if key, ok := c.Cache.Get(source); ok {
+			if files, st, ok := c.cached(string(key), t); ok {
+				return files, st, nil
+			}
+		}
+	}
+	start := time.Now()
+	if err := passes.Run(m); err != nil {
+		return nil, Stats{}, err
+	}
+	took := time.Since(start)
+	key, err := c.buildKey("build", t, m, buckets)
+	if err != nil {
+		return nil, Stats{}, err
+	}
+	files, st, err := c.build(ctx, key, t, m, buckets, emit)
+	st.Passes = took
+	if err == nil {
+		err = c.Cache.Put(source, []byte(key))
+	}
+	return files, st, err
+}
+
+// cacheable reports whether the files of a build may come from the cache: who listens
+// wants every pass to run.
+func cacheable(m *passes.Module, emit Emit) bool { return !emit.any() && m.Config.Trace == nil }
+
+// build makes the files, or takes those under the key from the cache.
+func (c *Compiler) build(ctx context.Context, key string, t *target.Target, m *passes.Module, buckets []passes.Bucket, emit Emit) (bundle.Files, Stats, error) {
+	if cacheable(m, emit) {
 		if files, st, ok := c.cached(key, t); ok {
 			return files, st, nil
 		}
@@ -54,8 +95,18 @@ func (c *Compiler) Build(ctx context.Context, t *target.Target, m *passes.Module
 		return nil, Stats{}, err
 	}
 	lowering := time.Since(start)
+	// LLVM is at work on the kernels of the plans while what is beside them is lowered.
+	// Its kernels, most of them the same ones, are compiled after these.
+	var sides *sides
+	var sidesErr error
+	lowered := make(chan struct{})
+	go func() {
+		defer close(lowered)
+		sides, sidesErr = c.lowerSides(ctx, t, m.Steps)
+	}()
 	out, err := c.Compile(ctx, u)
-	if err != nil {
+	<-lowered
+	if err = cmp.Or(err, sidesErr); err != nil {
 		return nil, Stats{}, err
 	}
 	st := out.Stats
@@ -65,7 +116,7 @@ func (c *Compiler) Build(ctx context.Context, t *target.Target, m *passes.Module
 		code.Pack = ir.Text(m.Pack)
 	}
 	start = time.Now()
-	if err := c.sides(ctx, t, m, &code); err != nil {
+	if err := c.compileSides(ctx, sides, &code); err != nil {
 		return nil, Stats{}, err
 	}
 	st.Sides = time.Since(start)
@@ -79,10 +130,10 @@ func (c *Compiler) Build(ctx context.Context, t *target.Target, m *passes.Module
 	return files, st, err
 }
 
-// buildKey digests all that Build depends on. Graphs are the ones after all
-// passes on graphs; what follows is this program's doing, so that its own bytes
-// are part of the key: an edited kernel or pass is never served stale.
-func (c *Compiler) buildKey(t *target.Target, m *passes.Module, buckets []passes.Bucket) (string, error) {
+// buildKey digests all that Build depends on: graphs as they are after the passes on
+// graphs, or before them for BuildFrom. What follows is this program's doing, so that
+// its own bytes are part of the key: an edited kernel or pass is never served stale.
+func (c *Compiler) buildKey(what string, t *target.Target, m *passes.Module, buckets []passes.Bucket) (string, error) {
 	if c.Cache == nil {
 		return "", nil
 	}
@@ -90,7 +141,7 @@ func (c *Compiler) buildKey(t *target.Target, m *passes.Module, buckets []passes
 	if err != nil {
 		return "", err
 	}
-	parts := []string{"build", Version, self, c.Tools.ID(), fmt.Sprintf("%+v", *t), fmt.Sprint(c.version(t)), m.Config.Key(),
+	parts := []string{what, Version, self, c.Tools.ID(), fmt.Sprintf("%+v", *t), fmt.Sprint(c.version(t)), m.Config.Key(),
 		"disable " + strings.Join(slices.Sorted(slices.Values(c.Disable)), ","), fmt.Sprintf("%+v", c.Sides)}
 	for _, g := range m.Entries {
 		parts = append(parts, ir.Text(g))

@@ -29,6 +29,55 @@ func scaled(t *testing.T, tg *target.Target, k float64) *passes.Module {
 	return &passes.Module{Entries: []*ir.Graph{g}, Target: tg.ForPasses()}
 }
 
+// TestBuildFromCache: entries that were built before are found without running a pass
+// on them; a changed one, other passes, or a listener, run them.
+func TestBuildFromCache(t *testing.T) {
+	c := newCompiler(t)
+	c.Cache = OpenCache(t.TempDir())
+	tg, err := target.Lookup("gfx950")
+	if err != nil {
+		t.Fatal(err)
+	}
+	buckets := []passes.Bucket{{Entry: "scale", Bind: map[string]int{"T": 4}}}
+	build := func(k float64, config passes.Config) (bundle.Files, bool, *passes.Module) {
+		t.Helper()
+		m := scaled(t, tg, k)
+		m.Config = config
+		before := m.Entries[0]
+		files, st, err := c.BuildFrom(t.Context(), tg, m, buckets, Emit{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if ran := m.Entries[0] != before || m.Steps != nil; ran == st.WholeHit {
+			t.Errorf("scale %g: passes ran %v, all from the cache %v", k, ran, st.WholeHit)
+		}
+		return files, st.WholeHit, m
+	}
+	first, hit, m := build(2, passes.Config{})
+	if hit {
+		t.Error("an empty cache had it")
+	}
+	again, hit, _ := build(2, passes.Config{})
+	if d := cmp.Diff(first, again); d != "" || !hit {
+		t.Errorf("again: from the cache %v, other files:\n%s", hit, d)
+	}
+	// What Build makes of the graphs that the passes left is the same.
+	built, st, err := c.Build(t.Context(), tg, m, buckets, Emit{})
+	if d := cmp.Diff(first, built); err != nil || d != "" || !st.WholeHit {
+		t.Errorf("Build after the passes: %v, from the cache %v, other files:\n%s", err, st.WholeHit, d)
+	}
+	if _, hit, _ := build(3, passes.Config{}); hit {
+		t.Error("another graph was taken for it")
+	}
+	if _, hit, _ := build(2, passes.Config{Disable: []string{"fold"}}); hit {
+		t.Error("other passes were taken for it")
+	}
+	heard := 0
+	if _, hit, _ := build(2, passes.Config{Trace: func(passes.Event) { heard++ }}); hit || heard == 0 {
+		t.Errorf("somebody listens: from the cache %v, %d events", hit, heard)
+	}
+}
+
 // TestBuildCache: what was built is not built again, bytes and all; another graph,
 // bucket or target is another entry, a damaged entry is made anew, and what is to
 // be emitted is always made.

@@ -31,10 +31,11 @@ type Stats struct {
 	Plans    int
 	Kernels  int
 	Cached   int           // taken from the cache
+	Passes   time.Duration // those on graphs, if BuildFrom ran them
 	Lowering time.Duration // the passes on steps: selection, LLVM IR, memory
 	LLVM     time.Duration
 	Link     time.Duration
-	Sides    time.Duration // all of what is beside the plans
+	Sides    time.Duration // what is beside the plans, but for what was done while LLVM was at work on those
 	WholeHit bool          // the plans too
 }
 

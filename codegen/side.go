@@ -37,8 +37,15 @@ func fusedForms() []string {
 	return names
 }
 
-// sides compiles what is asked for of a module whose steps were lowered.
-func (c *Compiler) sides(ctx context.Context, t *target.Target, m *passes.Module, code *bundle.Code) error {
+// sides are what is beside the plans, lowered: nil is what was not asked for, or has
+// nothing in it.
+type sides struct {
+	unfused, probes *Unit
+	graphs          []string // of the probes
+}
+
+// lowerSides lowers what is asked for beside the plans of some steps.
+func (c *Compiler) lowerSides(ctx context.Context, t *target.Target, steps []*passes.Step) (*sides, error) {
 	start := func() *Unit {
 		u := NewUnit(t)
 		u.Interrupted = ctx.Err
@@ -47,42 +54,64 @@ func (c *Compiler) sides(ctx context.Context, t *target.Target, m *passes.Module
 		}
 		return u
 	}
-	var err error
+	out := &sides{}
 	if c.Sides.Unfused {
-		if code.Unfused, err = c.unfused(ctx, start(), m.Steps); err != nil {
-			return fmt.Errorf("without fused kernels: %w", err)
+		out.unfused = start()
+		if err := lowerUnfused(out.unfused, steps); err != nil {
+			return nil, fmt.Errorf("without fused kernels: %w", err)
 		}
 	}
 	if c.Sides.Probes {
-		if code.Probes, err = c.probes(ctx, start(), m.Steps); err != nil {
+		u := start()
+		graphs, err := lowerProbes(u, steps)
+		if err != nil {
+			return nil, fmt.Errorf("start-up checks: %w", err)
+		}
+		if len(graphs) > 0 {
+			out.probes, out.graphs = u, graphs
+		}
+	}
+	return out, nil
+}
+
+// compileSides gives the code its sides.
+func (c *Compiler) compileSides(ctx context.Context, s *sides, code *bundle.Code) error {
+	if s.unfused != nil {
+		out, err := c.Compile(ctx, s.unfused)
+		if err != nil {
+			return fmt.Errorf("without fused kernels: %w", err)
+		}
+		code.Unfused = &bundle.Side{Module: s.unfused.Module, Object: out.Object}
+	}
+	if s.probes != nil {
+		out, err := c.Compile(ctx, s.probes)
+		if err != nil {
 			return fmt.Errorf("start-up checks: %w", err)
 		}
+		code.Probes = &bundle.Side{Module: s.probes.Module, Object: out.Object, Graphs: strings.Join(s.graphs, "\n")}
 	}
 	return nil
 }
 
-func (c *Compiler) unfused(ctx context.Context, u *Unit, steps []*passes.Step) (*bundle.Side, error) {
+func lowerUnfused(u *Unit, steps []*passes.Step) error {
 	for _, form := range fusedForms() {
 		u.Disable[form] = true
 	}
 	for _, s := range steps {
 		if err := u.SelectKernels(s); err != nil {
-			return nil, err
+			return err
 		}
 		if err := u.PlanMemory(s); err != nil {
-			return nil, err
+			return err
 		}
 	}
-	out, err := c.Compile(ctx, u)
-	if err != nil {
-		return nil, err
-	}
-	return &bundle.Side{Module: u.Module, Object: out.Object}, nil
+	return nil
 }
 
-// probes compiles single ops: for each kernel of a fused op the smallest step that has
-// it. Of each there are two plans, the op as it is, and the op as it decomposes.
-func (c *Compiler) probes(ctx context.Context, u *Unit, steps []*passes.Step) (*bundle.Side, error) {
+// lowerProbes lowers single ops: for each kernel of a fused op the smallest step that
+// has it. Of each there are two plans, the op as it is, and the op as it decomposes. It
+// returns the graphs of the former.
+func lowerProbes(u *Unit, steps []*passes.Step) ([]string, error) {
 	tokens := func(s *passes.Step) int { return max(s.Bind["T"], s.Bind["B"]*(s.Bind["K"]+1)) }
 	steps = slices.Clone(steps)
 	slices.SortStableFunc(steps, func(a, b *passes.Step) int { return tokens(a) - tokens(b) })
@@ -102,14 +131,7 @@ func (c *Compiler) probes(ctx context.Context, u *Unit, steps []*passes.Step) (*
 			}
 		}
 	}
-	if len(p.graphs) == 0 {
-		return nil, nil
-	}
-	out, err := c.Compile(ctx, u)
-	if err != nil {
-		return nil, err
-	}
-	return &bundle.Side{Module: u.Module, Object: out.Object, Graphs: strings.Join(p.graphs, "\n")}, nil
+	return p.graphs, nil
 }
 
 type prober struct {
