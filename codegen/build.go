@@ -71,6 +71,30 @@ func (c *Compiler) BuildFrom(ctx context.Context, t *target.Target, m *passes.Mo
 	return files, st, err
 }
 
+// feed is a unit that hands on each step whose kernels it has selected.
+type feed struct {
+	*Unit
+	steps chan<- *passes.Step
+}
+
+func (f *feed) SelectKernels(s *passes.Step) error {
+	err := f.Unit.SelectKernels(s)
+	if err == nil {
+		f.steps <- s
+	}
+	return err
+}
+
+// unit starts a unit with the compiler's settings.
+func (c *Compiler) unit(ctx context.Context, t *target.Target) *Unit {
+	u := NewUnit(t)
+	u.Interrupted = ctx.Err
+	for _, form := range c.Disable {
+		u.Disable[form] = true
+	}
+	return u
+}
+
 // cacheable reports whether the files of a build may come from the cache: who listens
 // wants every pass to run.
 func cacheable(m *passes.Module, emit Emit) bool { return !emit.any() && m.Config.Trace == nil }
@@ -83,29 +107,23 @@ func (c *Compiler) build(ctx context.Context, key string, t *target.Target, m *p
 		}
 	}
 	start := time.Now()
-	u := NewUnit(t)
-	u.Interrupted = ctx.Err
-	for _, form := range c.Disable {
-		u.Disable[form] = true
-	}
-	if err := passes.Lower(m, buckets, u); err != nil {
-		return nil, Stats{}, err
-	}
-	if err := u.addRuntime(); err != nil {
-		return nil, Stats{}, err
-	}
+	u := c.unit(ctx, t)
+	// What is beside the plans is lowered from the same steps on another core, and while
+	// LLVM is at work on the kernels of the plans. Its kernels, most of them the same
+	// ones, are compiled after these.
+	steps := make(chan *passes.Step, len(buckets))
+	wait := c.startSides(ctx, t, steps)
+	err := passes.Lower(m, buckets, &feed{u, steps})
+	close(steps)
 	lowering := time.Since(start)
-	// LLVM is at work on the kernels of the plans while what is beside them is lowered.
-	// Its kernels, most of them the same ones, are compiled after these.
-	var sides *sides
-	var sidesErr error
-	lowered := make(chan struct{})
-	go func() {
-		defer close(lowered)
-		sides, sidesErr = c.lowerSides(ctx, t, m.Steps)
-	}()
-	out, err := c.Compile(ctx, u)
-	<-lowered
+	var out *Compiled
+	if err == nil {
+		err = u.addRuntime()
+	}
+	if err == nil {
+		out, err = c.Compile(ctx, u)
+	}
+	sides, sidesErr := wait()
 	if err = cmp.Or(err, sidesErr); err != nil {
 		return nil, Stats{}, err
 	}

@@ -3,6 +3,7 @@ package codegen
 import (
 	"context"
 	"fmt"
+	"runtime/debug"
 	"slices"
 	"strings"
 
@@ -44,26 +45,48 @@ type sides struct {
 	graphs          []string // of the probes
 }
 
-// lowerSides lowers what is asked for beside the plans of some steps.
-func (c *Compiler) lowerSides(ctx context.Context, t *target.Target, steps []*passes.Step) (*sides, error) {
-	start := func() *Unit {
-		u := NewUnit(t)
-		u.Interrupted = ctx.Err
-		for _, form := range c.Disable {
-			u.Disable[form] = true
-		}
-		return u
-	}
+// startSides starts lowerSides; wait is for its end. As elsewhere in lowering a panic is
+// an error.
+func (c *Compiler) startSides(ctx context.Context, t *target.Target, steps <-chan *passes.Step) (wait func() (*sides, error)) {
+	var out *sides
+	var err error
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		defer func() {
+			if r := recover(); r != nil {
+				err = fmt.Errorf("lowering beside the plans: panic: %v\n%s", r, debug.Stack())
+			}
+		}()
+		out, err = c.lowerSides(ctx, t, steps)
+	}()
+	return func() (*sides, error) { <-done; return out, err }
+}
+
+// lowerSides lowers what is asked for beside the plans of the steps, which come one by
+// one. It takes all of them, also when it fails.
+func (c *Compiler) lowerSides(ctx context.Context, t *target.Target, steps <-chan *passes.Step) (*sides, error) {
 	out := &sides{}
 	if c.Sides.Unfused {
-		out.unfused = start()
-		if err := lowerUnfused(out.unfused, steps); err != nil {
-			return nil, fmt.Errorf("without fused kernels: %w", err)
+		out.unfused = c.unit(ctx, t)
+		for _, form := range fusedForms() {
+			out.unfused.Disable[form] = true
 		}
 	}
+	var all []*passes.Step
+	var err error
+	for s := range steps {
+		all = append(all, s)
+		if out.unfused != nil && err == nil {
+			err = out.unfused.lower(s)
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("without fused kernels: %w", err)
+	}
 	if c.Sides.Probes {
-		u := start()
-		graphs, err := lowerProbes(u, steps)
+		u := c.unit(ctx, t)
+		graphs, err := lowerProbes(u, all)
 		if err != nil {
 			return nil, fmt.Errorf("start-up checks: %w", err)
 		}
@@ -89,21 +112,6 @@ func (c *Compiler) compileSides(ctx context.Context, s *sides, code *bundle.Code
 			return fmt.Errorf("start-up checks: %w", err)
 		}
 		code.Probes = &bundle.Side{Module: s.probes.Module, Object: out.Object, Graphs: strings.Join(s.graphs, "\n")}
-	}
-	return nil
-}
-
-func lowerUnfused(u *Unit, steps []*passes.Step) error {
-	for _, form := range fusedForms() {
-		u.Disable[form] = true
-	}
-	for _, s := range steps {
-		if err := u.SelectKernels(s); err != nil {
-			return err
-		}
-		if err := u.PlanMemory(s); err != nil {
-			return err
-		}
 	}
 	return nil
 }
@@ -151,7 +159,7 @@ func (p *prober) add(op *ir.Op, s *passes.Step) error {
 	}
 	p.seen[key] = true
 	step := &passes.Step{Graph: g, Bind: map[string]int{"B": s.Bind["B"]}, Set: s.Set}
-	if err := p.lower(step); err != nil {
+	if err := p.u.lower(step); err != nil {
 		return err
 	}
 	fresh := false
@@ -177,14 +185,7 @@ func (p *prober) add(op *ir.Op, s *passes.Step) error {
 	if err != nil {
 		return err
 	}
-	return p.lower(&passes.Step{Graph: plain, Bind: step.Bind, Set: s.Set})
-}
-
-func (p *prober) lower(s *passes.Step) error {
-	if err := p.u.SelectKernels(s); err != nil {
-		return err
-	}
-	return p.u.PlanMemory(s)
+	return p.u.lower(&passes.Step{Graph: plain, Bind: step.Bind, Set: s.Set})
 }
 
 // probeOperands declares an op's operands in a graph: weights stay what they are, all

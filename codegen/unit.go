@@ -61,14 +61,17 @@ func (u *Unit) LowerAll(entries []*ir.Graph, buckets []passes.Bucket) ([]*plan.P
 
 // Lower lowers one bound graph.
 func (u *Unit) Lower(g *ir.Graph) (*plan.Plan, error) {
-	s := &passes.Step{Graph: g}
-	if err := u.SelectKernels(s); err != nil {
-		return nil, err
-	}
-	if err := u.PlanMemory(s); err != nil {
+	if err := u.lower(&passes.Step{Graph: g}); err != nil {
 		return nil, err
 	}
 	return u.Module.Plans[len(u.Module.Plans)-1], nil
+}
+
+func (u *Unit) lower(s *passes.Step) error {
+	if err := u.SelectKernels(s); err != nil {
+		return err
+	}
+	return u.PlanMemory(s)
 }
 
 // kernel returns the index of a launch's kernel, building it on first use.
