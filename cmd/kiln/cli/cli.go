@@ -61,6 +61,8 @@ type env struct {
 	ctx     context.Context
 	started time.Time
 	log     *logs // what stderr is written by
+	// held are lines of -v that wait for the line on the device; nil: none wait.
+	held *[]string
 	// replaced is what runs in place of what start-up checks found wrong.
 	replaced []string
 }

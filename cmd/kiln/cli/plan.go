@@ -232,7 +232,7 @@ var memoryUnits = []struct {
 	suffix string
 	bytes  float64
 }{
-	{"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10}, {"GB", 1e9}, {"MB", 1e6}, {"kB", 1e3}, {"B", 1}, {"", 1},
+	{"TiB", 1 << 40}, {"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10}, {"TB", 1e12}, {"GB", 1e9}, {"MB", 1e6}, {"kB", 1e3}, {"B", 1}, {"", 1},
 }
 
 // memoryFlag reads 288GiB, 141GB, or bytes; nil if the flag is not given.

@@ -140,7 +140,7 @@ func TestRunFitsMemory(t *testing.T) {
 }
 
 func TestMemoryFlag(t *testing.T) {
-	for text, want := range map[string]int64{"1": 1, "288GiB": 288 << 30, "1.5 MiB": 3 << 19, "141GB": 141e9, "2kB": 2000, "3B": 3, "4KiB": 4096, "5MB": 5e6} {
+	for text, want := range map[string]int64{"1": 1, "288GiB": 288 << 30, "1.5 MiB": 3 << 19, "141GB": 141e9, "2kB": 2000, "3B": 3, "4KiB": 4096, "5MB": 5e6, "1TiB": 1 << 40, "1.5TB": 1500e9, "0.5 TiB": 1 << 39} {
 		f, err := parsed("plan", "--device-memory", text)
 		if err != nil {
 			t.Fatal(err)
