@@ -91,7 +91,7 @@ func openBench(e *env, f *flags, path string) (*bench, error) {
 		return nil, usagef("leave --window out", "--window: with %s no launch is timed", f.origins("steps-only"))
 	}
 	f.bundle = path
-	m, err := bundle.ReadManifest(path)
+	m, err := readManifest(f, path)
 	if err != nil {
 		return nil, err
 	}
@@ -126,7 +126,7 @@ func (b *bench) choose(m *bundle.Bundle) error {
 	if len(runs) == 0 {
 		return refuse(fmt.Errorf("%s was compiled for %v, device %s (%s) runs none of them", b.path, m.Manifest.Targets, b.dev.name, b.dev.why), "--device D, or kiln compile --target T")
 	}
-	if b.code, err = m.ReadCode(b.path, runs[0]); err != nil {
+	if b.code, err = readCode(b.f, m, b.path, runs[0]); err != nil {
 		return err
 	}
 	if b.sizer, err = newSizer(b.path, m, b.code); err != nil {
@@ -166,7 +166,7 @@ func (b *bench) chooseSteps() error {
 	}
 	slices.Sort(have)
 	if len(have) == 0 {
-		return fmt.Errorf("%s has no plans of entry %s", b.path, entry.name)
+		return &codedError{exitFailed, fmt.Errorf("%s has no plans of entry %s", b.path, entry.name), recompile(b.f, b.code.Module.Target)}
 	}
 	for _, other := range benchEntries {
 		if name := other.flag; name != entry.flag && b.f.given(name) && !b.f.fromEnv[name] {

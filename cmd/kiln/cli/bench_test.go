@@ -230,7 +230,7 @@ func TestBenchRefuses(t *testing.T) {
 		{with("--graph", "on"), exitRefused, []string{"--graph: device host has no graphs"}},
 		{with("--seconds", "0"), exitUsage, []string{"--seconds is 0, want a positive number"}},
 		{with("--window", "-1"), exitUsage, []string{"--window is -1, want at least 0"}},
-		{[]string{"bench", filepath.Join(b, "none"), "--random-weights", "--device", "host"}, exitFailed, []string{"manifest.json: no such file"}},
+		{[]string{"bench", filepath.Join(b, "none"), "--random-weights", "--device", "host"}, exitFailed, []string{"manifest.json: no such file", "\n  try: kiln compile --model DIR -o OTHER.kiln\n"}},
 	} {
 		kiln(t, tc.args...).failed(t, tc.code, tc.parts...)
 	}

@@ -83,7 +83,13 @@ func TestBundle(t *testing.T) {
 	kiln(t, append(run, "--numerics", "unrounded")...).failed(t, exitRefused, "was compiled with numerics production, not unrounded", "--numerics unrounded")
 	kiln(t, append(run, "--device", "ref")...).failed(t, exitRefused, "--bundle runs on GPUs, host and emu")
 	kiln(t, append(run, "--model", modelFolder(t, map[string][]byte{"config.json": []byte(strings.Replace(string(readFile(t, tinyModel+"/config.json")), `"max_position_embeddings": 4096`, `"max_position_embeddings": 2048`, 1))}))...).
-		failed(t, exitRefused, "was compiled from another config.json")
+		failed(t, exitRefused, "was compiled from another config.json", "\n  try: kiln compile --model ", " --target "+hostTargetName(t)+" -o OTHER.kiln\n")
+	kiln(t, append(run, "--max-new-tokens", "62")...).failed(t, exitRefused, "was compiled for 64 positions (--max-seq), the request needs 65\n  try: --max-new-tokens 61, or kiln compile --model "+tinyModel+" --target "+hostTargetName(t)+" --max-seq 65 -o OTHER.kiln\n")
+	kiln(t, append(run, "--prompt-ids", "5,2048")...).failed(t, exitRefused, "--prompt-ids: id 2048 at index 1 is out of vocabulary (0..2047)\n  try: kiln tokenize --model "+tinyModel+": ")
+	for _, command := range [][]string{{"run", "--prompt", "x", "--device", "host", "--model", tinyModel, "--bundle"}, {"plan"}, {"inspect"}, {"bench", "--random-weights", "--device", "host"}} {
+		none := filepath.Join(dir, "none.kiln")
+		kiln(t, append(command, none)...).failed(t, exitFailed, "kiln: open "+filepath.Join(none, "manifest.json")+": no such file or directory\n  try: kiln compile --model ", " -o OTHER.kiln\n")
+	}
 	part := filepath.Join(dir, "part.kiln")
 	kiln(t, "compile", "--model", tinyModel, "--cache-dir", filepath.Join(dir, "cache"), "--batch", "1", "--max-seq", "64", "--speculate", "0", "--layers", "2", "-o", part).ok(t)
 	kiln(t, append(run, "--bundle", part)...).failed(t, exitRefused, "was compiled with layers 2, not 6")

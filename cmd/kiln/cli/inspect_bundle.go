@@ -90,7 +90,7 @@ func isBundle(path string) bool {
 }
 
 func inspectBundle(e *env, f *flags, path string) error {
-	b, err := bundle.ReadManifest(path)
+	b, err := readManifest(f, path)
 	if err != nil {
 		return err
 	}
@@ -144,7 +144,7 @@ func (in *bundleInspection) readLL(b *bundle.Bundle, path string) error {
 
 // add inspects what a bundle holds for one target.
 func (in *bundleInspection) add(e *env, f *flags, b *bundle.Bundle, path, name string) error {
-	code, err := b.ReadCode(path, name)
+	code, err := readCode(f, b, path, name)
 	if err != nil {
 		return err
 	}

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"text/tabwriter"
 
-	"github.com/kiln-project/kiln/codegen/bundle"
 	"github.com/kiln-project/kiln/models/dsv4"
 )
 
@@ -44,7 +43,7 @@ type targetNeeds struct {
 
 func runPlan(e *env, f *flags, args []string) error {
 	path := args[0]
-	b, err := bundle.ReadManifest(path)
+	b, err := readManifest(f, path)
 	if err != nil {
 		return err
 	}
@@ -55,7 +54,7 @@ func runPlan(e *env, f *flags, args []string) error {
 	r := planReport{Bundle: path}
 	var refused error
 	for _, t := range b.Manifest.Targets {
-		code, err := b.ReadCode(path, t)
+		code, err := readCode(f, b, path, t)
 		if err != nil {
 			return err
 		}
@@ -145,7 +144,7 @@ func dryOn(e *env, f *flags, dev device, path string, want dsv4.Head, positions 
 	if err := speculates(f, c, o.MaxDraft); err != nil {
 		return err
 	}
-	if err := m.holds(positions); err != nil {
+	if err := m.holds(f, positions); err != nil {
 		return err
 	}
 	progress := newProgress(e, f)
