@@ -22,6 +22,7 @@ type compiledModel struct {
 	bundle       *bundle.Bundle
 	code         *bundle.Code
 	sizer        *sizer
+	free         *int64 // of the device's memory before anything was there; nil: not known
 }
 
 // headGives says what of a head's result a command may miss.
@@ -141,10 +142,38 @@ func (m *compiledModel) executor(e *env, f *flags, src engine.CheckpointSource, 
 	if err := m.holds(f, positions); err != nil {
 		return nil, err
 	}
-	s := &startup{e: e, f: f, dev: m.dev, code: m.code, layout: layout, progress: progress}
-	s.unfused = func() (*bundle.Side, error) { return m.bundle.ReadUnfused(m.path, m.code.Module) }
+	s := &startup{e: e, f: f, dev: m.dev, code: m.code, digest: m.bundle.CodeDigest(m.code.Module.Target), layout: layout, progress: progress}
+	if m.free != nil {
+		n, err := m.sizer.need(m.sizer.batch(), m.maxSeq)
+		if err != nil {
+			return nil, err
+		}
+		s.noRoom = m.sizer.noRoom(n, *m.free)
+	}
+	s.unfused = func() (*bundle.Side, error) {
+		side, err := m.bundle.ReadUnfused(m.path, m.code.Module)
+		if err == nil && side != nil {
+			err = m.replaces(side)
+		}
+		return side, err
+	}
 	return s.bind(src)
 }
+
+// replaces refuses plans without fused kernels that do not fit what was free.
+func (m *compiledModel) replaces(side *bundle.Side) error {
+	if m.free == nil {
+		return nil
+	}
+	n, err := m.sizer.unfused(side, m.sizer.batch(), m.maxSeq)
+	if err == nil && n > *m.free {
+		err = refuse(fmt.Errorf("%s needs %s without fused kernels, %s are free", m.path, binarySize(n), binarySize(*m.free)), smaller)
+	}
+	return err
+}
+
+// smaller is what to try where a model fits the device's memory and its checks do not.
+const smaller = "kiln compile with a smaller --batch or --max-seq"
 
 // holds refuses a request of too many positions.
 func (m *compiledModel) holds(f *flags, positions int) error {
@@ -164,6 +193,7 @@ func (m *compiledModel) fits(f *flags) error {
 	if err != nil || free == nil {
 		return err
 	}
+	m.free = free
 	n, err := m.sizer.need(m.sizer.batch(), m.maxSeq)
 	if err != nil {
 		return err

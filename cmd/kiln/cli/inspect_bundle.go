@@ -94,6 +94,9 @@ func inspectBundle(e *env, f *flags, path string) error {
 	if err != nil {
 		return err
 	}
+	if err := b.Verify(path); err != nil {
+		return &codedError{exitFailed, err, recompile(f, "")}
+	}
 	in := &bundleInspection{
 		Bundle: path, Kiln: b.Manifest.Kiln, LLVM: b.Manifest.LLVM, Settings: b.Manifest.Settings,
 		Totals: []targetTotal{}, Entries: []bundleEntry{}, Kernels: []bundleKernel{}, Decomposed: []decomposedRow{}, Problems: []string{}, Notes: []string{},
