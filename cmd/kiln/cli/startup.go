@@ -210,7 +210,7 @@ func (s *startup) key(x *rt.Executor) (string, error) {
 	h := sha256.New()
 	fmt.Fprintf(h, "start-up checks of kiln %s, %d operands\n%s\n", Version, check.ProbeSeeds, s.dev.describe())
 	if g := s.dev.gpu; g != nil {
-		fmt.Fprintf(h, "%d %+v\n", g.info.Version, x.Replayer() != nil && x.Replayer().Graphs())
+		fmt.Fprintf(h, "%d %s %+v\n", g.info.Version, g.info.Build, x.Replayer() != nil && x.Replayer().Graphs())
 	}
 	fmt.Fprintln(h, s.digest)
 	// Probes run on the model's weights: other files are another model.
