@@ -218,10 +218,10 @@ func (t targetNeeds) print(w io.Writer) error {
 	line("graphs", t.Graphs, fmt.Sprintf("an estimate, of %d nodes: %d launches and the kernels around each step; 0 with --graph off", t.Nodes, t.Launches))
 	line("total", t.Total, "")
 	if t.Checks != nil {
-		line("checks", *t.Checks, "at most, of start-up checks, before there are pools: code, two arenas, graphs (an estimate); not in the total")
+		line("checks", *t.Checks, "of start-up checks, at most, before there are pools; not in the total")
 	}
 	if t.Unfused != nil {
-		line("unfused", *t.Unfused, "in place of the total where a fused kernel is wrong: exact but for the graphs")
+		line("unfused", *t.Unfused, "in place of the total where a fused kernel is wrong; graphs are an estimate")
 	}
 	line("host", t.Host, "of this machine, at most, while weights are loaded")
 	if t.Device == nil {
