@@ -91,7 +91,7 @@ func TestBundle(t *testing.T) {
 		kiln(t, append(command, none)...).failed(t, exitFailed, "kiln: open "+filepath.Join(none, "manifest.json")+": no such file or directory\n  try: kiln compile --model ", " -o OTHER.kiln\n")
 	}
 	part := filepath.Join(dir, "part.kiln")
-	kiln(t, "compile", "--model", tinyModel, "--cache-dir", filepath.Join(dir, "cache"), "--batch", "1", "--max-seq", "64", "--speculate", "0", "--layers", "2", "-o", part).ok(t)
+	kiln(t, "compile", "--model", tinyModel, "--batch", "1", "--max-seq", "64", "--speculate", "0", "--layers", "2", "-o", part).ok(t)
 	kiln(t, append(run, "--bundle", part)...).failed(t, exitRefused, "was compiled with layers 2, not 6")
 	kiln(t, "logits", "--model", tinyModel, "--bundle", b, "--ids", "1,2", "--prefill", "1", "--out", filepath.Join(dir, "x.safetensors")).failed(t, exitRefused, "taps none, not hidden")
 }
@@ -103,7 +103,7 @@ func TestHeadsOfBundles(t *testing.T) {
 	dir := t.TempDir()
 	compile := func(name string, args ...string) string {
 		b := filepath.Join(dir, name)
-		kiln(t, append([]string{"compile", "--model", tinyModel, "--cache-dir", filepath.Join(dir, "cache"), "--batch", "1", "--prefill", "16", "--max-seq", "64", "--speculate", "0", "-o", b}, args...)...).ok(t)
+		kiln(t, append([]string{"compile", "--model", tinyModel, "--batch", "1", "--prefill", "16", "--max-seq", "64", "--speculate", "0", "-o", b}, args...)...).ok(t)
 		return b
 	}
 	logits, greedy, sample := compile("logits.kiln", "--taps", "hidden"), compile("greedy.kiln", "--taps", "hidden", "--head", "greedy"), compile("sample.kiln", "--taps", "hidden", "--head", "sample")
@@ -134,12 +134,12 @@ func TestHeadsOfBundles(t *testing.T) {
 		t.Errorf("the manifest of a bundle with logits is\n%s", text)
 	}
 	const refused = "greedy.kiln was compiled with --head greedy: it gives the greedy token, no logits and no other token"
-	kiln(t, append(run, "--bundle", greedy, "--temperature", "1")...).failed(t, exitRefused, refused, "compile --model "+tinyModel+" --head sample")
+	kiln(t, append(run, "--bundle", greedy, "--temperature", "1")...).failed(t, exitRefused, refused, " --head sample -o OTHER.kiln\n")
 	kiln(t, append(run, "--bundle", greedy, "--temperature", "1", "--dry-run")...).failed(t, exitRefused, refused)
 	out := filepath.Join(dir, "x.safetensors")
 	kiln(t, "logits", "--model", tinyModel, "--bundle", greedy, "--ids", "1,2", "--prefill", "1", "--out", out).failed(t, exitRefused, refused)
 	kiln(t, "logits", "--model", tinyModel, "--bundle", sample, "--ids", "1,2", "--prefill", "1", "--out", out).
-		failed(t, exitRefused, "sample.kiln was compiled with --head sample: it gives tokens, no logits", "compile --model "+tinyModel+" --head logits")
+		failed(t, exitRefused, "sample.kiln was compiled with --head sample: it gives tokens, no logits", " --head logits -o OTHER.kiln\n")
 	kiln(t, "compile", "--model", tinyModel, "--head", "best", "-o", out).failed(t, exitUsage, `--head: unknown head "best": want logits, sample, greedy`, "--head logits")
 	manifest := filepath.Join(greedy, "manifest.json")
 	if err := os.WriteFile(manifest, []byte(strings.Replace(string(readFile(t, manifest)), `"head": "greedy"`, `"head": "best"`, 1)), 0o644); err != nil {
@@ -155,7 +155,7 @@ func TestBundleTargetIDs(t *testing.T) {
 	needGPU(t)
 	dir := t.TempDir()
 	b := filepath.Join(dir, "tiny.kiln")
-	kiln(t, "compile", "--model", tinyModel, "--cache-dir", filepath.Join(dir, "cache"), "--layers", "1", "--batch", "1", "--prefill", "16", "--speculate", "0",
+	kiln(t, "compile", "--model", tinyModel, "--layers", "1", "--batch", "1", "--prefill", "16", "--speculate", "0",
 		"--target", "gfx950,gfx950:xnack-:sramecc+", "-o", b).ok(t)
 	names := []string{"gfx950", "gfx950:sramecc+:xnack-"}
 	var in bundleInspection
@@ -226,7 +226,7 @@ func TestEmit(t *testing.T) {
 	needObjdump(t)
 	dir := t.TempDir()
 	b := filepath.Join(dir, "tiny.kiln")
-	compile := []string{"compile", "--model", tinyModel, "--target", "gfx950", "--layers", "1", "--cache-dir", filepath.Join(dir, "cache"), "--batch", "1", "--prefill", "16", "--speculate", "0", "-o", b}
+	compile := []string{"compile", "--model", tinyModel, "--target", "gfx950", "--layers", "1", "--batch", "1", "--prefill", "16", "--speculate", "0", "-o", b}
 	kiln(t, append(compile, "--emit", "kir,asm")...).failed(t, exitUsage, `unknown form "asm"`)
 	kiln(t, compile...).ok(t)
 	kiln(t, "inspect", b, "--ll").failed(t, exitRefused, "has no gfx950/ir/ll/", "kiln compile --emit ll")

@@ -20,7 +20,7 @@ func tinyBundle(t *testing.T) string {
 	dir := t.TempDir()
 	out := filepath.Join(dir, "tiny.kiln")
 	kiln(t, "compile", "--model", tinyModel, "--target", "sm_90", "--batch", "1,64", "--prefill", "16", "--max-seq", "512", "--speculate", "0",
-		"--cache-dir", filepath.Join(dir, "cache"), "-o", out).ok(t)
+		"-o", out).ok(t)
 	return out
 }
 
