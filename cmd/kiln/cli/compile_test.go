@@ -84,7 +84,6 @@ func TestBundle(t *testing.T) {
 	kiln(t, append(run, "--device", "ref")...).failed(t, exitRefused, "--bundle runs on GPUs, host and emu")
 	kiln(t, append(run, "--model", modelFolder(t, map[string][]byte{"config.json": []byte(strings.Replace(string(readFile(t, tinyModel+"/config.json")), `"max_position_embeddings": 4096`, `"max_position_embeddings": 2048`, 1))}))...).
 		failed(t, exitRefused, "was compiled from another config.json", "\n  try: kiln compile --model ", " --target "+hostTargetName(t)+" -o OTHER.kiln\n")
-	kiln(t, append(run, "--max-new-tokens", "62")...).failed(t, exitRefused, "was compiled for 64 positions (--max-seq), the request needs 65\n  try: --max-new-tokens 61, or kiln compile --model "+tinyModel+" --target "+hostTargetName(t)+" --max-seq 65 -o OTHER.kiln\n")
 	kiln(t, append(run, "--prompt-ids", "5,2048")...).failed(t, exitRefused, "--prompt-ids: id 2048 at index 1 is out of vocabulary (0..2047)\n  try: kiln tokenize --model "+tinyModel+": ")
 	for _, command := range [][]string{{"run", "--prompt", "x", "--device", "host", "--model", tinyModel, "--bundle"}, {"plan"}, {"inspect"}, {"bench", "--random-weights", "--device", "host"}} {
 		none := filepath.Join(dir, "none.kiln")
@@ -136,6 +135,7 @@ func TestHeadsOfBundles(t *testing.T) {
 	const refused = "greedy.kiln was compiled with --head greedy: it gives the greedy token, no logits and no other token"
 	kiln(t, append(run, "--bundle", greedy, "--temperature", "1")...).failed(t, exitRefused, refused, " --head sample -o OTHER.kiln\n")
 	kiln(t, append(run, "--bundle", greedy, "--temperature", "1", "--dry-run")...).failed(t, exitRefused, refused)
+	kiln(t, append(run, "--bundle", logits, "--max-new-tokens", "62")...).failed(t, exitRefused, "was compiled for 64 positions (--max-seq), the request needs 65\n  try: --max-new-tokens 61, or kiln compile --model "+tinyModel+" --target "+hostTargetName(t)+" --max-seq 65 -o OTHER.kiln\n")
 	out := filepath.Join(dir, "x.safetensors")
 	kiln(t, "logits", "--model", tinyModel, "--bundle", greedy, "--ids", "1,2", "--prefill", "1", "--out", out).failed(t, exitRefused, refused)
 	kiln(t, "logits", "--model", tinyModel, "--bundle", sample, "--ids", "1,2", "--prefill", "1", "--out", out).
