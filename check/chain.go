@@ -60,7 +60,7 @@ func (v *values) args(op *ir.Op) ([]*eval.Tensor, error) {
 	list := make([]*eval.Tensor, len(op.Args))
 	for i, a := range op.Args {
 		switch {
-		case constant(a) != nil:
+		case a.Constant() != nil:
 		case a.Kind == ir.WeightValue:
 			t, err := v.weights.Weight(a.Name, a.Type)
 			if err != nil {

@@ -3,7 +3,6 @@ package check
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/kiln-project/kiln/ir"
 	"github.com/kiln-project/kiln/ir/eval"
@@ -40,42 +39,25 @@ func (o *oneOps) of(op *ir.Op) (*oneOp, error) {
 	if o.byKey == nil {
 		o.byKey = map[string]*oneOp{}
 	}
-	var key strings.Builder
-	key.WriteString(op.Def.Name)
-	for _, a := range op.Attrs {
-		fmt.Fprintf(&key, " %s=%v", a.Key, a.Val)
-	}
-	for i, a := range op.Args {
-		fmt.Fprintf(&key, " (%s", a.Type)
-		if c := constant(a); c != nil {
-			fmt.Fprintf(&key, " = %v", c.Float("value"))
-		}
+	key := op.Signature(func(i int) string {
 		if i == 0 && inPlace(op) {
-			key.WriteString(" pool")
+			return " pool"
 		}
-		key.WriteString(")")
-	}
-	one, ok := o.byKey[key.String()]
+		return ""
+	})
+	one, ok := o.byKey[key]
 	if !ok {
 		var err error
 		if one, err = newOneOp(fmt.Sprintf("op%d", len(o.list)), op); err != nil {
 			return nil, fmt.Errorf("%s: %s: %w", op.Where(), op.Def.Name, err)
 		}
-		o.byKey[key.String()] = one
+		o.byKey[key] = one
 		o.list = append(o.list, one)
 	}
 	for i, a := range op.Args {
 		one.weight[i] = one.weight[i] || a.Kind == ir.WeightValue
 	}
 	return one, nil
-}
-
-// constant is the op that makes a value, if that is const.
-func constant(v *ir.Value) *ir.Op {
-	if v.Kind == ir.OpResult && v.Op.Def.Name == "const" {
-		return v.Op
-	}
-	return nil
 }
 
 // inPlace reports whether op writes a pool in place.
@@ -96,7 +78,7 @@ func newOneOp(name string, op *ir.Op) (*oneOp, error) {
 	b.At(op.Loc)
 	args := make([]*ir.Value, len(op.Args))
 	for i, a := range op.Args {
-		switch c := constant(a); {
+		switch c := a.Constant(); {
 		case c != nil:
 			args[i] = b.Op1("const", c.Attrs)
 		case i == 0 && inPlace(op):
@@ -221,7 +203,7 @@ func (o *oneOp) operands(c *Case, seed uint64) ([]*eval.Tensor, error) {
 	args := make([]*eval.Tensor, len(o.args))
 	op := o.graph.Ops[len(o.graph.Ops)-1]
 	for i, v := range op.Args {
-		if constant(v) != nil {
+		if v.Constant() != nil {
 			continue
 		}
 		make := c.fill

@@ -105,7 +105,7 @@ func (k *opsCheck) oneByOne(ctx context.Context, g *ir.Graph, sites []*site, in 
 		x := left[name]
 		t := v.tensors[x]
 		switch {
-		case constant(x) != nil: // no op of the device made it
+		case x.Constant() != nil: // no op of the device made it
 			continue
 		case x.Kind == ir.WeightValue:
 			var err error

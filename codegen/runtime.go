@@ -6,8 +6,9 @@ import (
 	"github.com/kiln-project/kiln/codegen/kernels"
 )
 
-// addRuntime gives the unit the kernels that the runtime launches by itself. They
-// follow those of the plans.
+// addRuntime gives the unit the kernels that the runtime of a bundle launches by itself,
+// to make weights. They follow those of the plans. What every unit for a GPU needs,
+// Compile adds: AddAround.
 func (u *Unit) addRuntime() error {
 	for _, r := range kernels.Runtime {
 		k := kernels.Launch{Name: r.Form, Body: r.Body}

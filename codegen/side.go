@@ -201,8 +201,8 @@ func probeOperands(b *ir.Builder, op *ir.Op) []*ir.Value {
 				weights[a.Name] = b.Weight(a.Name, a.Type)
 			}
 			args[i] = weights[a.Name]
-		case a.Kind == ir.OpResult && a.Op.Def.Name == "const":
-			args[i] = b.Op1("const", a.Op.Attrs)
+		case a.Constant() != nil:
+			args[i] = b.Op1("const", a.Constant().Attrs)
 		default:
 			args[i] = b.Input(fmt.Sprintf("a%d", i), a.Type)
 		}
@@ -213,10 +213,12 @@ func probeOperands(b *ir.Builder, op *ir.Op) []*ir.Value {
 // probeGraph is a graph of the op alone. Ops with one key differ in nothing but the
 // values of their operands.
 func probeGraph(name string, op *ir.Op) (key string, g *ir.Graph, err error) {
-	key = op.Def.Name + fmt.Sprint(op.Attrs)
-	for _, a := range op.Args {
-		key += fmt.Sprintf(" %v %s", a.Kind, a.Type)
-	}
+	key = op.Signature(func(i int) string {
+		if op.Args[i].Kind == ir.WeightValue {
+			return " weight"
+		}
+		return ""
+	})
 	b := ir.NewBuilder(name)
 	for i, r := range b.Op(op.Def.Name, op.Attrs, probeOperands(b, op)...) {
 		b.Output(bundle.ProbeResult(i), r)

@@ -199,15 +199,16 @@ func ReadManifest(dir string) (*Bundle, error) {
 }
 
 // ReadCode reads what a bundle holds for a target; every plan is checked. What seldom
-// runs, ReadUnfused reads.
+// runs, ReadUnfused reads, but damage to it is found here. What --emit kept is left alone.
 func (b *Bundle) ReadCode(dir, target string) (*Code, error) {
 	if !slices.Contains(b.Manifest.Targets, target) {
 		return nil, fmt.Errorf("%s: compiled for %v, not for %s", dir, b.Manifest.Targets, target)
 	}
-	files, err := b.files(dir, target, func(name string) bool {
-		return !strings.HasPrefix(name, emitFolder) && !strings.HasPrefix(name, unfusedFolder)
-	})
+	files, err := b.files(dir, target, runs)
 	if err != nil {
+		return nil, err
+	}
+	if err := b.verify(dir, func(name string) bool { return strings.HasPrefix(name, target+"/"+unfusedFolder) }); err != nil {
 		return nil, err
 	}
 	b.Code[target] = files
@@ -230,6 +231,59 @@ func (b *Bundle) ReadUnfused(dir string, m *plan.Module) (*Side, error) {
 		return nil, fmt.Errorf("%s: %s: %w", dir, m.Target, err)
 	}
 	return s, nil
+}
+
+// Verify compares every file with its digest. The error names all that are damaged or
+// missing.
+func (b *Bundle) Verify(dir string) error { return b.verify(dir, func(string) bool { return true }) }
+
+func (b *Bundle) verify(dir string, want func(name string) bool) error {
+	var errs []error
+	for _, name := range slices.Sorted(maps.Keys(b.Manifest.Files)) {
+		if want(name) {
+			_, err := b.read(dir, name)
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// runs tells of a target's file whether it is one that runs from the first step on:
+// neither of the plans without fused kernels nor for people.
+func runs(name string) bool {
+	return !strings.HasPrefix(name, emitFolder) && !strings.HasPrefix(name, unfusedFolder)
+}
+
+// CodeDigest identifies what of a target's files runs, by the manifest alone: it is the
+// Digest of Files.
+func (b *Bundle) CodeDigest(target string) string {
+	files := map[string]string{}
+	for name, sum := range b.Manifest.Files {
+		if rest, ok := strings.CutPrefix(name, target+"/"); ok && runs(rest) {
+			files[rest] = sum
+		}
+	}
+	return digestOf(files)
+}
+
+// Digest identifies what of the files runs.
+func (f Files) Digest() string {
+	files := map[string]string{}
+	for _, x := range f {
+		if runs(x.Name) {
+			files[x.Name] = digest(x.Data)
+		}
+	}
+	return digestOf(files)
+}
+
+// digestOf is the digest of names and of what is behind them.
+func digestOf(files map[string]string) string {
+	var list []byte
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		list = fmt.Appendf(list, "%s  %s\n", files[name], name)
+	}
+	return digest(list)
 }
 
 // files reads those of a target's files that are wanted.

@@ -3,6 +3,7 @@ package bundle
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -142,6 +143,54 @@ func TestTargetIDs(t *testing.T) {
 		if c, err := got.ReadCode(dir, name); err != nil || string(c.Object) != "object for "+name {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+}
+
+// Verify names every file that is not as it was. What people read is not read to run.
+func TestVerify(t *testing.T) {
+	b, dir := write(t)
+	if err := b.Verify(dir); err != nil {
+		t.Fatal(err)
+	}
+	names := []string{testTarget + "/ir/ll/k.ll", testTarget + "/plan-000.json"}
+	for i, name := range names {
+		if err := os.WriteFile(filepath.Join(dir, filepath.FromSlash(name)), nil, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		err := b.Verify(dir)
+		for _, name := range names[:i+1] {
+			if err == nil || !strings.Contains(err.Error(), name+": the content is not what was compiled") {
+				t.Errorf("error %v, want %s in it", err, name)
+			}
+		}
+		if _, _, err := read(dir); (err != nil) != (i > 0) {
+			t.Errorf("%s is damaged: reading the code: %v", name, err)
+		}
+	}
+}
+
+// A digest of code is one by the manifest and by the files. It says what runs, and
+// nothing else.
+func TestDigest(t *testing.T) {
+	b, dir := write(t)
+	files := b.Code[testTarget]
+	want := files.Digest()
+	read, err := ReadManifest(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := read.CodeDigest(testTarget); got != want {
+		t.Errorf("by the manifest %s, by the files %s", got, want)
+	}
+	for i, f := range files {
+		changed := slices.Clone(files)
+		changed[i].Data = append(slices.Clone(f.Data), ' ')
+		if same := changed.Digest() == want; same != strings.HasPrefix(f.Name, "ir/") {
+			t.Errorf("%s has a byte more: the digest is the same: %v", f.Name, same)
+		}
+	}
+	if files.Emit("s/k.s", nil).Digest() != want {
+		t.Error("a file for people changes the digest")
 	}
 }
 

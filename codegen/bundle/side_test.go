@@ -1,6 +1,7 @@
 package bundle
 
 import (
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -56,6 +57,16 @@ func TestSides(t *testing.T) {
 	}
 	if unfused, err = b.ReadUnfused(dir, got.Module); got.Probes != nil || unfused != nil || err != nil {
 		t.Errorf("a bundle without sides: %v, %v, error %v", got.Probes, unfused, err)
+	}
+
+	for _, name := range []string{"unfused/plan-000.json", "unfused/kernels.so", "probes/plan-000.json", "probes/graphs.kir"} {
+		dir, _ := with(func(*Code) {})
+		if err := os.Truncate(filepath.Join(dir, testTarget, filepath.FromSlash(name)), 3); err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := read(dir); err == nil || !strings.Contains(err.Error(), name+": the content is not what was compiled") {
+			t.Errorf("damaged %s: %v", name, err)
+		}
 	}
 
 	other := []plan.Storage{{Name: "w", Type: "f32[5]", Bytes: [2]int64{20, 0}}}

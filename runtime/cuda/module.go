@@ -20,8 +20,8 @@ func Load(d *Device, label string, ptx []byte) (*Module, error) {
 	return d.LoadModule(label, ptx)
 }
 
-// LoadCached is Load that compiles text only once for a target and a version of CUDA:
-// a cubin of it is kept in the cache, nil for none. One that the driver does not take
+// LoadCached is Load that compiles text only once for a target, a version of CUDA and a
+// build of the driver, whose compiler may be another one: a cubin of it is kept in the cache, nil for none. One that the driver does not take
 // is made again.
 func LoadCached(d *Device, label string, ptx []byte, cache CodeCache) (*Module, error) {
 	if cache == nil {
@@ -31,9 +31,7 @@ func LoadCached(d *Device, label string, ptx []byte, cache CodeCache) (*Module, 
 	if err := checkTarget(ptx, i.Target); err != nil {
 		return nil, fmt.Errorf("module %s on device %d (%s): %w", label, i.Index, i.Name, err)
 	}
-	h := sha256.New()
-	fmt.Fprintf(h, "cubin of %s by CUDA %d\n%s", i.Target, i.Version, ptx)
-	digest := hex.EncodeToString(h.Sum(nil))
+	digest := cubinKey(i, ptx)
 	if cubin, ok := cache.Get(digest); ok {
 		m, err := d.LoadModule(label, cubin)
 		if err == nil || errors.Is(err, ErrDeviceLost) || errors.Is(err, ErrOutOfMemory) {
@@ -48,6 +46,13 @@ func LoadCached(d *Device, label string, ptx []byte, cache CodeCache) (*Module, 
 		return nil, fmt.Errorf("module %s: %w", label, err)
 	}
 	return d.LoadModule(label, cubin)
+}
+
+// cubinKey digests what a cubin depends on.
+func cubinKey(i Info, ptx []byte) string {
+	h := sha256.New()
+	fmt.Fprintf(h, "cubin of %s by CUDA %d, build %s\n%s", i.Target, i.Version, i.Build, ptx)
+	return hex.EncodeToString(h.Sum(nil))
 }
 
 // targetLine is the directive of PTX text (PTX ISA, ".target"). A letter behind

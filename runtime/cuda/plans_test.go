@@ -190,6 +190,20 @@ func (c codeMap) Put(digest string, code []byte) error {
 	return nil
 }
 
+// Another target, version or build of the driver makes another cubin of the same text.
+func TestCubinKey(t *testing.T) {
+	base := Info{Target: "sm_90", Version: 13000, Build: "a"}
+	keys := map[string]bool{cubinKey(base, []byte("x")): true, cubinKey(base, []byte("y")): true}
+	for _, change := range []func(*Info){func(i *Info) { i.Target = "sm_100" }, func(i *Info) { i.Version++ }, func(i *Info) { i.Build = "b" }} {
+		i := base
+		change(&i)
+		keys[cubinKey(i, []byte("x"))] = true
+	}
+	if len(keys) != 5 {
+		t.Errorf("%d keys of 5 cubins", len(keys))
+	}
+}
+
 // Text is compiled once; a cubin that the driver refuses is made again; what the
 // compiler or the cache refuses is an error.
 func TestCodeCache(t *testing.T) {

@@ -10,14 +10,14 @@ import (
 	"github.com/kiln-project/kiln/models/dsv4"
 )
 
-// A long prompt token by token and in chunks of 32, and the decode entry over all of it.
+// A long prompt token by token and in chunks, and the decode entry over all of it.
 func TestLongPromptOneByOne(t *testing.T) {
 	for _, numerics := range []dsv4.Numerics{dsv4.Production, dsv4.Unrounded} {
 		m := tiny(t, numerics)
 		ids := goldenIDs(t, "long")
 		const n = 300
 		whole := feedAll(t, m, ids, n, n)
-		for _, chunk := range []int{1, 32} {
+		for _, chunk := range []int{1, 7, 32, 64} {
 			whole.same(t, fmt.Sprintf("%s: chunks of %d", numerics, chunk), feedAll(t, m, ids, n, chunk))
 		}
 		e, s := m.one(t)

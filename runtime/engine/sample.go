@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"errors"
 	"fmt"
 	"math"
 
@@ -138,6 +139,10 @@ func choose(out Tensors, row int, s Sampling, pos int) (Choice, error) {
 	return Choice{id, err}, nil
 }
 
+// ErrUnusable is what errors of NaN, +Inf and nothing but -Inf in logits are: a fault of
+// the weights or of a device.
+var ErrUnusable = errors.New("the model's output is not usable")
+
 // RowFault is a row of logits that a head found no opinion in. Only logits say which
 // token it is.
 type RowFault struct {
@@ -158,7 +163,12 @@ func (f *RowFault) Error() string {
 	case f.Flags&ir.SampleRange != 0:
 		return "a parameter of the sampling is outside of its range"
 	}
-	return what + ": the model's output is not usable"
+	return what + ": " + ErrUnusable.Error()
+}
+
+// Is makes a fault an ErrUnusable, unless it is the request's.
+func (f *RowFault) Is(target error) bool {
+	return target == ErrUnusable && f.Flags&ir.SampleRange == 0
 }
 
 // Argmax is the index of the largest value; ties go to the lowest index.
@@ -176,12 +186,12 @@ func checkLogits(v []float32) error {
 	allLow := true
 	for i, x := range v {
 		if x != x || math.IsInf(float64(x), 1) {
-			return fmt.Errorf("logit of token %d is %v: the model's output is not usable", i, x)
+			return fmt.Errorf("logit of token %d is %v: %w", i, x, ErrUnusable)
 		}
 		allLow = allLow && math.IsInf(float64(x), -1)
 	}
 	if allLow {
-		return fmt.Errorf("all %d logits are -Inf: the model's output is not usable", len(v))
+		return fmt.Errorf("all %d logits are -Inf: %w", len(v), ErrUnusable)
 	}
 	return nil
 }

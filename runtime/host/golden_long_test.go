@@ -25,7 +25,7 @@ func TestGoldenPassesLong(t *testing.T) {
 		for _, name := range optional() {
 			run("without-"+name, n, passes.Config{Disable: []string{name}})
 		}
-		first := uint64(3)
+		first := uint64(1)
 		if n == dsv4.Unrounded {
 			first = 0
 			run("required", n, passes.Config{Pipeline: "required"})

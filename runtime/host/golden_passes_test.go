@@ -1,7 +1,6 @@
 package host_test
 
 import (
-	"fmt"
 	"math/rand/v2"
 	"testing"
 
@@ -32,7 +31,7 @@ func subset(seed uint64) passes.Config {
 	return c
 }
 
-// The goldens hold without the optional passes, and with any of them. The other
+// The goldens hold without the optional passes, and with some of them. The other
 // subsets, and all but one pass, are in the long tests.
 func TestGoldenPasses(t *testing.T) {
 	c := devicetest.Compiler(t)
@@ -43,7 +42,5 @@ func TestGoldenPasses(t *testing.T) {
 		})
 	}
 	run("required", passes.Config{Pipeline: "required"})
-	for seed := range uint64(3) {
-		run(fmt.Sprint("subset-", seed), subset(seed))
-	}
+	run("subset-0", subset(0))
 }

@@ -11,7 +11,7 @@ import (
 func openDevice() (device.Device, error) { return host.Open() }
 
 // TestSoak: requests beside each other give what each gives alone, and leave nothing.
-func TestSoak(t *testing.T) { soak(t, 500) }
+func TestSoak(t *testing.T) { soak(t, 200) }
 
 func soak(t *testing.T, requests int) {
 	best, err := host.Target()

@@ -15,7 +15,7 @@ import (
 // steps and by separate ones, which accept alike. The rest of the matrix is in
 // speculate_long_test.go.
 func TestSpeculateIsGreedy(t *testing.T) {
-	speculateMatrix(t, []speculativeCase{{1, 1, 256}, {1, 3, 256}, {3, 2, 64}})
+	speculateMatrix(t, []speculativeCase{{1, 1, 144}, {1, 3, 144}, {3, 2, 48}})
 }
 
 type speculativeCase struct{ batch, k, tokens int }

@@ -87,8 +87,11 @@ func openBench(e *env, f *flags, path string) (*bench, error) {
 	if s := f.float("seconds"); !(s > 0) || math.IsInf(s, 0) {
 		return nil, usagef("--seconds 10", "%s is %v, want a positive number", f.origins("seconds"), s)
 	}
+	if name := "window"; f.boolean("steps-only") && f.given(name) && !f.fromEnv[name] {
+		return nil, usagef("leave --window out", "--window: with %s no launch is timed", f.origins("steps-only"))
+	}
 	f.bundle = path
-	m, err := bundle.ReadManifest(path)
+	m, err := readManifest(f, path)
 	if err != nil {
 		return nil, err
 	}
@@ -123,7 +126,7 @@ func (b *bench) choose(m *bundle.Bundle) error {
 	if len(runs) == 0 {
 		return refuse(fmt.Errorf("%s was compiled for %v, device %s (%s) runs none of them", b.path, m.Manifest.Targets, b.dev.name, b.dev.why), "--device D, or kiln compile --target T")
 	}
-	if b.code, err = m.ReadCode(b.path, runs[0]); err != nil {
+	if b.code, err = readCode(b.f, m, b.path, runs[0]); err != nil {
 		return err
 	}
 	if b.sizer, err = newSizer(b.path, m, b.code); err != nil {
@@ -153,11 +156,6 @@ func (b *bench) chooseSteps() error {
 		return refuse(fmt.Errorf("%s %s: decode and prefill can be timed", b.f.origins("entry"), b.f.text("entry")), "--entry decode")
 	}
 	entry := benchEntries[at]
-	for _, other := range benchEntries {
-		if name := other.flag; name != entry.flag && b.f.given(name) && !b.f.fromEnv[name] {
-			return usagef("--"+entry.flag+" 1", "--%s is of entry %s, not of %s", name, other.name, entry.name)
-		}
-	}
 	plans := map[int]*plan.Plan{}
 	var have []int
 	for _, p := range b.code.Module.Plans {
@@ -168,7 +166,12 @@ func (b *bench) chooseSteps() error {
 	}
 	slices.Sort(have)
 	if len(have) == 0 {
-		return fmt.Errorf("%s has no plans of entry %s", b.path, entry.name)
+		return &codedError{exitFailed, fmt.Errorf("%s has no plans of entry %s", b.path, entry.name), recompile(b.f, b.code.Module.Target)}
+	}
+	for _, other := range benchEntries {
+		if name := other.flag; name != entry.flag && b.f.given(name) && !b.f.fromEnv[name] {
+			return usagef("--"+entry.flag+" "+strconv.Itoa(have[0]), "--%s is of entry %s, not of %s", name, other.name, entry.name)
+		}
 	}
 	want := have
 	if b.f.text(entry.flag) != "" {

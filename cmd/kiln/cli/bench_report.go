@@ -238,7 +238,7 @@ func (r *benchStep) add(launches []rt.Launch, p *plan.Plan, times []rt.LaunchTim
 	r.group(sum)
 }
 
-// group sums the launches up by form and op, those that take longest first.
+// group sums the launches up by form and op, in the order of their first launches.
 func (r *benchStep) group(sum float64) {
 	for _, x := range r.Each {
 		at := slices.IndexFunc(r.Kernels, func(k benchKernel) bool { return k.Form == x.Form && k.Op == x.Op })
@@ -256,7 +256,6 @@ func (r *benchStep) group(sum float64) {
 		k.Share = k.Us / max(sum, 1e-9)
 		k.GBPerS, k.Part = r.rate(k.Bytes, k.Us)
 	}
-	slices.SortStableFunc(r.Kernels, func(a, b benchKernel) int { return cmp.Compare(b.Us, a.Us) })
 }
 
 // print writes the report for people.
@@ -308,7 +307,9 @@ func (r *benchStep) print(w io.Writer) error {
 	fmt.Fprintln(w)
 	tw = tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(tw, "form\top\tlaunches\tus\tof all\tmedian us\tp95 us\tbytes\tGB/s\tof bandwidth")
-	for _, k := range r.Kernels {
+	byTime := slices.Clone(r.Kernels)
+	slices.SortStableFunc(byTime, func(a, b benchKernel) int { return cmp.Compare(b.Us, a.Us) })
+	for _, k := range byTime {
 		fmt.Fprintf(tw, "%s\t%s\t%d\t%.1f\t%.1f%%\t%.2f\t%.2f\t%s\t%.0f\t%s\n", k.Form, k.Op, k.Launches, k.Us, 100*k.Share, k.Median, k.P95, size(k.Bytes), k.GBPerS, percent(k.Part))
 	}
 	if err := tw.Flush(); err != nil {

@@ -66,7 +66,11 @@ func (b *bench) time(s benchPlan, m *rt.Measurement) (*benchStep, error) {
 		return nil, err
 	}
 	if err := finite(out, s.plan.Outputs); err != nil {
-		return nil, fmt.Errorf("the step's results are of no use: %w", err)
+		hint := fmt.Sprintf("kiln bench %s --random-weights: whether it is the weights", b.path)
+		if b.f.boolean("random-weights") {
+			hint = fmt.Sprintf("kiln check --model DIR --entry %s --device %s: which kernel it is", s.plan.Entry, b.dev.name)
+		}
+		return nil, &codedError{exitFailed, fmt.Errorf("the step's results are of no use: %w", err), hint}
 	}
 	b.progress.say("%s: timing steps", describeStep(s))
 	warm, err := m.Whole(warmSteps)

@@ -25,7 +25,7 @@ func benchBundle(t *testing.T, targets string, args ...string) string {
 	dir := t.TempDir()
 	out := filepath.Join(dir, "tiny.kiln")
 	kiln(t, append([]string{"compile", "--model", tinyModel, "--target", targets, "--batch", "1,2", "--prefill", "16", "--max-seq", "128", "--speculate", "0",
-		"--cache-dir", filepath.Join(dir, "cache"), "-o", out}, args...)...).ok(t)
+		"-o", out}, args...)...).ok(t)
 	return out
 }
 
@@ -58,8 +58,14 @@ func checkBench(t *testing.T, r *benchReport, steps []string) {
 			}
 			each, bytes = each+l.Median, bytes+l.Bytes
 		}
+		first := -1 // launch of the kernels before: they stand in this order, not in that of times
 		for _, k := range s.Kernels {
 			kernels, grouped, launches = kernels+k.Us, grouped+k.Bytes, launches+k.Launches
+			at := slices.IndexFunc(s.Each, func(l benchLaunch) bool { return l.Form == k.Form && l.Op == k.Op })
+			if at <= first {
+				t.Errorf("%s for %s, first launched at %d, stands behind one of launch %d", k.Form, k.Op, at, first)
+			}
+			first = at
 		}
 		step := s.Replay
 		if step == nil {
@@ -100,7 +106,6 @@ func withoutTimes(r benchReport) benchReport {
 			k := &s.Kernels[j]
 			k.Us, k.Median, k.P95, k.Share, k.GBPerS, k.Part = 0, 0, 0, 0, 0, nil
 		}
-		slices.SortFunc(s.Kernels, func(a, b benchKernel) int { return strings.Compare(a.Form+" "+a.Op, b.Form+" "+b.Op) })
 	}
 	return r
 }
@@ -126,7 +131,7 @@ func TestBenchHost(t *testing.T) {
 		t.Errorf("two reports:\n%s", d)
 	}
 
-	kiln(t, append(args, "--model", tinyModel, "--entry", "prefill", "--window", "0", "--steps-only")...).decode(t, &r)
+	kiln(t, append(args, "--model", tinyModel, "--entry", "prefill", "--steps-only")...).decode(t, &r)
 	if len(r.Steps) != 1 || r.Steps[0].Tokens != 16 || r.Steps[0].Ctx != 112 || r.Steps[0].Sum != nil || r.Weights != tinyModel {
 		t.Errorf("report %+v", r)
 	}
@@ -213,7 +218,10 @@ func TestBenchRefuses(t *testing.T) {
 		{with("--entry", "prefill", "--ctx", "113"), exitRefused, []string{"--ctx 113: with 16 new", "--ctx 112\n"}},
 		{with("--ctx", "1,-1"), exitUsage, []string{`--ctx "1,-1": want distinct numbers`}},
 		{with("--entry", "verify"), exitRefused, []string{"--entry verify: decode and prefill can be timed"}},
-		{with("--prefill", "16"), exitUsage, []string{"--prefill is of entry prefill, not of decode"}},
+		{with("--prefill", "16"), exitUsage, []string{"--prefill is of entry prefill, not of decode", "  try: --batch 1\n"}},
+		{with("--entry", "prefill", "--batch", "1"), exitUsage, []string{"--batch is of entry decode, not of prefill", "  try: --prefill 16\n"}},
+		{with("--steps-only", "--window", "0"), exitUsage, []string{"--window: with --steps-only no launch is timed\n  try: leave --window out\n"}},
+		{with("--graph", "foo"), exitUsage, []string{`--graph "foo": want one of auto, on, off`, "  try: --graph auto\n"}},
 		{with("--device", "emu:gfx942"), exitRefused, []string{"device emu:gfx942 is emulated", "--counters c.json, then kiln inspect " + b + " --profile c.json\n"}},
 		{with("--device", "ref"), exitRefused, []string{"device ref has no kernels"}},
 		{with("--device", "abacus"), exitRefused, []string{"--device abacus: this version has"}},
@@ -222,7 +230,7 @@ func TestBenchRefuses(t *testing.T) {
 		{with("--graph", "on"), exitRefused, []string{"--graph: device host has no graphs"}},
 		{with("--seconds", "0"), exitUsage, []string{"--seconds is 0, want a positive number"}},
 		{with("--window", "-1"), exitUsage, []string{"--window is -1, want at least 0"}},
-		{[]string{"bench", filepath.Join(b, "none"), "--random-weights", "--device", "host"}, exitFailed, []string{"manifest.json: no such file"}},
+		{[]string{"bench", filepath.Join(b, "none"), "--random-weights", "--device", "host"}, exitFailed, []string{"manifest.json: no such file", "\n  try: kiln compile --model DIR -o OTHER.kiln\n"}},
 	} {
 		kiln(t, tc.args...).failed(t, tc.code, tc.parts...)
 	}

@@ -1,8 +1,10 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
 	"reflect"
+	"strconv"
 	"strings"
 
 	"github.com/kiln-project/kiln/codegen/bundle"
@@ -20,6 +22,7 @@ type compiledModel struct {
 	bundle       *bundle.Bundle
 	code         *bundle.Code
 	sizer        *sizer
+	free         *int64 // of the device's memory before anything was there; nil: not known
 }
 
 // headGives says what of a head's result a command may miss.
@@ -28,11 +31,40 @@ var headGives = map[dsv4.Head]string{
 	dsv4.HeadGreedy: "it gives the greedy token, no logits and no other token",
 }
 
+// recompile is the command that compiles the model for a target, "" for that of this
+// CPU, with more flags.
+func recompile(f *flags, target string, more ...string) string {
+	words := []string{"kiln compile --model", cmp.Or(f.text("model"), "DIR")}
+	if target != "" {
+		words = append(words, "--target", target)
+	}
+	return strings.Join(append(append(words, more...), "-o OTHER.kiln"), " ")
+}
+
+// readManifest reads a bundle's manifest. One that cannot be read is an error with the
+// command that writes another.
+func readManifest(f *flags, path string) (*bundle.Bundle, error) {
+	b, err := bundle.ReadManifest(path)
+	if err != nil {
+		return nil, &codedError{exitFailed, err, recompile(f, f.text("target"))}
+	}
+	return b, nil
+}
+
+// readCode reads what a bundle holds for a target, as readManifest does.
+func readCode(f *flags, b *bundle.Bundle, path, target string) (*bundle.Code, error) {
+	c, err := b.ReadCode(path, target)
+	if err != nil {
+		return nil, &codedError{exitFailed, err, recompile(f, target)}
+	}
+	return c, nil
+}
+
 // openBundle reads a bundle for the device and sets the options that it was
 // compiled with. What the command line or the model's folder says otherwise, or heads
 // that do not serve the wanted one, is refused, naming it.
 func openBundle(f *flags, dev device, path string, c *dsv4.Config, o *dsv4.Options) (*compiledModel, error) {
-	b, err := bundle.ReadManifest(path)
+	b, err := readManifest(f, path)
 	if err != nil {
 		return nil, err
 	}
@@ -45,7 +77,7 @@ func openBundle(f *flags, dev device, path string, c *dsv4.Config, o *dsv4.Optio
 		if err != nil {
 			return nil, err
 		}
-		hint := fmt.Sprintf("kiln compile --model %s --target %s -o OTHER.kiln", f.text("model"), t.Name)
+		hint := recompile(f, t.Name)
 		why := ""
 		if !strings.HasPrefix(dev.why, "given by ") {
 			why = ": " + dev.why
@@ -54,7 +86,7 @@ func openBundle(f *flags, dev device, path string, c *dsv4.Config, o *dsv4.Optio
 	}
 	set := b.Manifest.Settings
 	differs := func(what string, have, want any) error {
-		hint := fmt.Sprintf("kiln compile --model %s --%s %v -o OTHER.kiln", f.text("model"), what, want)
+		hint := recompile(f, runs[0], fmt.Sprintf("--%s %v", what, want))
 		return refuse(fmt.Errorf("%s was compiled with %s %v, not %v", path, what, have, want), hint)
 	}
 	if f.given("numerics") && f.text("numerics") != set.Numerics {
@@ -68,7 +100,7 @@ func openBundle(f *flags, dev device, path string, c *dsv4.Config, o *dsv4.Optio
 		return nil, fmt.Errorf("%s: manifest.json: %w", path, err)
 	}
 	if !head.Serves(o.Head) {
-		hint := fmt.Sprintf("kiln compile --model %s --head %v -o OTHER.kiln", f.text("model"), o.Head)
+		hint := recompile(f, runs[0], fmt.Sprintf("--head %v", o.Head))
 		return nil, refuse(fmt.Errorf("%s was compiled with --head %v: %s", path, head, headGives[head]), hint)
 	}
 	if err := checkBundlePasses(f, path, set.Passes); err != nil {
@@ -79,13 +111,13 @@ func openBundle(f *flags, dev device, path string, c *dsv4.Config, o *dsv4.Optio
 		return nil, refuse(err, "")
 	}
 	if !reflect.DeepEqual(compiled, c) {
-		return nil, refuse(fmt.Errorf("%s was compiled from another config.json than %s has", path, f.text("model")), "kiln compile --model "+f.text("model")+" -o OTHER.kiln")
+		return nil, refuse(fmt.Errorf("%s was compiled from another config.json than %s has", path, f.text("model")), recompile(f, runs[0]))
 	}
 	if set.Layers != c.Layers { // a part of the model is for looking at, not for running
 		return nil, differs("layers", set.Layers, c.Layers)
 	}
 	o.Numerics, o.Taps, o.Head, o.MaxDraft = dsv4.Numerics(set.Numerics), set.Taps, head, set.Speculate
-	code, err := b.ReadCode(path, runs[0])
+	code, err := readCode(f, b, path, runs[0])
 	if err != nil {
 		return nil, err
 	}
@@ -107,20 +139,52 @@ func openBundle(f *flags, dev device, path string, c *dsv4.Config, o *dsv4.Optio
 
 // executor binds the weights of one request of that many positions.
 func (m *compiledModel) executor(e *env, f *flags, src engine.CheckpointSource, positions int, layout engine.Layout, progress *progress) (*rt.Executor, error) {
-	if err := m.holds(positions); err != nil {
+	if err := m.holds(f, positions); err != nil {
 		return nil, err
 	}
-	s := &startup{e: e, f: f, dev: m.dev, code: m.code, layout: layout, progress: progress}
-	s.unfused = func() (*bundle.Side, error) { return m.bundle.ReadUnfused(m.path, m.code.Module) }
+	s := &startup{e: e, f: f, dev: m.dev, code: m.code, digest: m.bundle.CodeDigest(m.code.Module.Target), layout: layout, progress: progress}
+	if m.free != nil {
+		n, err := m.sizer.need(m.sizer.batch(), m.maxSeq)
+		if err != nil {
+			return nil, err
+		}
+		s.noRoom = m.sizer.noRoom(n, *m.free)
+	}
+	s.unfused = func() (*bundle.Side, error) {
+		side, err := m.bundle.ReadUnfused(m.path, m.code.Module)
+		if err == nil && side != nil {
+			err = m.replaces(side)
+		}
+		return side, err
+	}
 	return s.bind(src)
 }
 
-// holds refuses a request of too many positions.
-func (m *compiledModel) holds(positions int) error {
-	if positions > m.maxSeq {
-		return refuse(fmt.Errorf("%s was compiled for %d positions (--max-seq), the request needs %d", m.path, m.maxSeq, positions), "")
+// replaces refuses plans without fused kernels that do not fit what was free.
+func (m *compiledModel) replaces(side *bundle.Side) error {
+	if m.free == nil {
+		return nil
 	}
-	return nil
+	n, err := m.sizer.unfused(side, m.sizer.batch(), m.maxSeq)
+	if err == nil && n > *m.free {
+		err = refuse(fmt.Errorf("%s needs %s without fused kernels, %s are free", m.path, binarySize(n), binarySize(*m.free)), smaller)
+	}
+	return err
+}
+
+// smaller is what to try where a model fits the device's memory and its checks do not.
+const smaller = "kiln compile with a smaller --batch or --max-seq"
+
+// holds refuses a request of too many positions.
+func (m *compiledModel) holds(f *flags, positions int) error {
+	if positions <= m.maxSeq {
+		return nil
+	}
+	hint := recompile(f, m.code.Module.Target, "--max-seq "+strconv.Itoa(positions))
+	if left := m.maxSeq - (positions - f.number("max-new-tokens")); f.command == "run" && left > 0 {
+		hint = fmt.Sprintf("--max-new-tokens %d, or %s", left, hint)
+	}
+	return refuse(fmt.Errorf("%s was compiled for %d positions (--max-seq), the request needs %d", m.path, m.maxSeq, positions), hint)
 }
 
 // fits refuses a model that is too large for what is free on the device.
@@ -129,6 +193,7 @@ func (m *compiledModel) fits(f *flags) error {
 	if err != nil || free == nil {
 		return err
 	}
+	m.free = free
 	n, err := m.sizer.need(m.sizer.batch(), m.maxSeq)
 	if err != nil {
 		return err

@@ -97,14 +97,17 @@ func concludeCheck(e *env, f *flags, args []string, res checkResult) error {
 
 // checkDevice reads --device. On ref an op is its decomposition.
 func checkDevice(e *env, f *flags) (device, error) {
-	d, err := parseDevice(e, f, f.text("device"))
-	if err != nil {
+	return e.deviceFirst(func() (device, error) {
+		d, err := parseDevice(e, f, f.text("device"))
+		if err != nil {
+			return d, err
+		}
+		if d.name == "ref" && f.text("op") != "" {
+			return device{}, usagef("--device host --op "+f.text("op"), "%s: on ref an op is its decomposition: there is nothing to compare it with", f.origins("op"))
+		}
+		err = d.watch(f)
 		return d, err
-	}
-	if d.name == "ref" && f.text("op") != "" {
-		return device{}, usagef("--device host --op "+f.text("op"), "%s: on ref an op is its decomposition: there is nothing to compare it with", f.origins("op"))
-	}
-	return d, d.watch(f)
+	})
 }
 
 func checkOps(e *env, f *flags, dev device, s *subject, res *checkResult, progress *progress) error {

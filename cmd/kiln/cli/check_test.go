@@ -36,7 +36,7 @@ func TestCheckOnRef(t *testing.T) {
 
 func TestCheckOnHost(t *testing.T) {
 	needLLVM(t)
-	args := append(slices.Clone(tinyDecode), "--device", "host", "--cache-dir", filepath.Join(t.TempDir(), "cache"), "--weights", "random")
+	args := append(slices.Clone(tinyDecode), "--device", "host", "--weights", "random")
 	var r checkResult
 	kiln(t, append(slices.Clone(args), "--op", "layers.2.ffn", "--json")...).decode(t, &r)
 	if r.Device != "host" || r.Weights != "random" || !r.OK || len(r.Passes) > 0 || len(r.Layers) != 1 || r.Layers[0].Layer != "layers.2" {
@@ -62,7 +62,7 @@ func TestCheckOnHost(t *testing.T) {
 // The made-up requests of an entry whose heads sample are greedy and sampled ones.
 func TestCheckOfHeads(t *testing.T) {
 	needLLVM(t)
-	args := append(slices.Clone(tinyDecode), "--device", "host", "--cache-dir", filepath.Join(t.TempDir(), "cache"), "--layers", "3")
+	args := append(slices.Clone(tinyDecode), "--device", "host", "--layers", "3")
 	for head, op := range map[string]string{"sample": "sample", "greedy": "linear_argmax"} {
 		var r checkResult
 		kiln(t, append(slices.Clone(args), "--head", head, "--op", op, "--json")...).decode(t, &r)

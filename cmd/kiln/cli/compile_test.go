@@ -83,9 +83,14 @@ func TestBundle(t *testing.T) {
 	kiln(t, append(run, "--numerics", "unrounded")...).failed(t, exitRefused, "was compiled with numerics production, not unrounded", "--numerics unrounded")
 	kiln(t, append(run, "--device", "ref")...).failed(t, exitRefused, "--bundle runs on GPUs, host and emu")
 	kiln(t, append(run, "--model", modelFolder(t, map[string][]byte{"config.json": []byte(strings.Replace(string(readFile(t, tinyModel+"/config.json")), `"max_position_embeddings": 4096`, `"max_position_embeddings": 2048`, 1))}))...).
-		failed(t, exitRefused, "was compiled from another config.json")
+		failed(t, exitRefused, "was compiled from another config.json", "\n  try: kiln compile --model ", " --target "+hostTargetName(t)+" -o OTHER.kiln\n")
+	kiln(t, append(run, "--prompt-ids", "5,2048")...).failed(t, exitRefused, "--prompt-ids: id 2048 at index 1 is out of vocabulary (0..2047)\n  try: kiln tokenize --model "+tinyModel+": ")
+	for _, command := range [][]string{{"run", "--prompt", "x", "--device", "host", "--model", tinyModel, "--bundle"}, {"plan"}, {"inspect"}, {"bench", "--random-weights", "--device", "host"}} {
+		none := filepath.Join(dir, "none.kiln")
+		kiln(t, append(command, none)...).failed(t, exitFailed, "kiln: open "+filepath.Join(none, "manifest.json")+": no such file or directory\n  try: kiln compile --model ", " -o OTHER.kiln\n")
+	}
 	part := filepath.Join(dir, "part.kiln")
-	kiln(t, "compile", "--model", tinyModel, "--cache-dir", filepath.Join(dir, "cache"), "--batch", "1", "--max-seq", "64", "--speculate", "0", "--layers", "2", "-o", part).ok(t)
+	kiln(t, "compile", "--model", tinyModel, "--batch", "1", "--max-seq", "64", "--speculate", "0", "--layers", "2", "-o", part).ok(t)
 	kiln(t, append(run, "--bundle", part)...).failed(t, exitRefused, "was compiled with layers 2, not 6")
 	kiln(t, "logits", "--model", tinyModel, "--bundle", b, "--ids", "1,2", "--prefill", "1", "--out", filepath.Join(dir, "x.safetensors")).failed(t, exitRefused, "taps none, not hidden")
 }
@@ -97,7 +102,7 @@ func TestHeadsOfBundles(t *testing.T) {
 	dir := t.TempDir()
 	compile := func(name string, args ...string) string {
 		b := filepath.Join(dir, name)
-		kiln(t, append([]string{"compile", "--model", tinyModel, "--cache-dir", filepath.Join(dir, "cache"), "--batch", "1", "--prefill", "16", "--max-seq", "64", "--speculate", "0", "-o", b}, args...)...).ok(t)
+		kiln(t, append([]string{"compile", "--model", tinyModel, "--batch", "1", "--prefill", "16", "--max-seq", "64", "--speculate", "0", "-o", b}, args...)...).ok(t)
 		return b
 	}
 	logits, greedy, sample := compile("logits.kiln", "--taps", "hidden"), compile("greedy.kiln", "--taps", "hidden", "--head", "greedy"), compile("sample.kiln", "--taps", "hidden", "--head", "sample")
@@ -128,12 +133,13 @@ func TestHeadsOfBundles(t *testing.T) {
 		t.Errorf("the manifest of a bundle with logits is\n%s", text)
 	}
 	const refused = "greedy.kiln was compiled with --head greedy: it gives the greedy token, no logits and no other token"
-	kiln(t, append(run, "--bundle", greedy, "--temperature", "1")...).failed(t, exitRefused, refused, "compile --model "+tinyModel+" --head sample")
+	kiln(t, append(run, "--bundle", greedy, "--temperature", "1")...).failed(t, exitRefused, refused, " --head sample -o OTHER.kiln\n")
 	kiln(t, append(run, "--bundle", greedy, "--temperature", "1", "--dry-run")...).failed(t, exitRefused, refused)
+	kiln(t, append(run, "--bundle", logits, "--max-new-tokens", "62")...).failed(t, exitRefused, "was compiled for 64 positions (--max-seq), the request needs 65\n  try: --max-new-tokens 61, or kiln compile --model "+tinyModel+" --target "+hostTargetName(t)+" --max-seq 65 -o OTHER.kiln\n")
 	out := filepath.Join(dir, "x.safetensors")
 	kiln(t, "logits", "--model", tinyModel, "--bundle", greedy, "--ids", "1,2", "--prefill", "1", "--out", out).failed(t, exitRefused, refused)
 	kiln(t, "logits", "--model", tinyModel, "--bundle", sample, "--ids", "1,2", "--prefill", "1", "--out", out).
-		failed(t, exitRefused, "sample.kiln was compiled with --head sample: it gives tokens, no logits", "compile --model "+tinyModel+" --head logits")
+		failed(t, exitRefused, "sample.kiln was compiled with --head sample: it gives tokens, no logits", " --head logits -o OTHER.kiln\n")
 	kiln(t, "compile", "--model", tinyModel, "--head", "best", "-o", out).failed(t, exitUsage, `--head: unknown head "best": want logits, sample, greedy`, "--head logits")
 	manifest := filepath.Join(greedy, "manifest.json")
 	if err := os.WriteFile(manifest, []byte(strings.Replace(string(readFile(t, manifest)), `"head": "greedy"`, `"head": "best"`, 1)), 0o644); err != nil {
@@ -149,7 +155,7 @@ func TestBundleTargetIDs(t *testing.T) {
 	needGPU(t)
 	dir := t.TempDir()
 	b := filepath.Join(dir, "tiny.kiln")
-	kiln(t, "compile", "--model", tinyModel, "--cache-dir", filepath.Join(dir, "cache"), "--layers", "1", "--batch", "1", "--prefill", "16", "--speculate", "0",
+	kiln(t, "compile", "--model", tinyModel, "--layers", "1", "--batch", "1", "--prefill", "16", "--speculate", "0",
 		"--target", "gfx950,gfx950:xnack-:sramecc+", "-o", b).ok(t)
 	names := []string{"gfx950", "gfx950:sramecc+:xnack-"}
 	var in bundleInspection
@@ -220,7 +226,7 @@ func TestEmit(t *testing.T) {
 	needObjdump(t)
 	dir := t.TempDir()
 	b := filepath.Join(dir, "tiny.kiln")
-	compile := []string{"compile", "--model", tinyModel, "--target", "gfx950", "--layers", "1", "--cache-dir", filepath.Join(dir, "cache"), "--batch", "1", "--prefill", "16", "--speculate", "0", "-o", b}
+	compile := []string{"compile", "--model", tinyModel, "--target", "gfx950", "--layers", "1", "--batch", "1", "--prefill", "16", "--speculate", "0", "-o", b}
 	kiln(t, append(compile, "--emit", "kir,asm")...).failed(t, exitUsage, `unknown form "asm"`)
 	kiln(t, compile...).ok(t)
 	kiln(t, "inspect", b, "--ll").failed(t, exitRefused, "has no gfx950/ir/ll/", "kiln compile --emit ll")

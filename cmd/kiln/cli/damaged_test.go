@@ -156,7 +156,7 @@ func TestNaN(t *testing.T) {
 		args  []string
 		parts []string
 	}{
-		{"one row of the head", head, []string{"--prompt", "func"}, []string{"kiln: position 1: a logit is NaN: the model's output is not usable", "try: kiln logits --model " + head}},
+		{"one row of the head", head, []string{"--prompt", "func"}, []string{"kiln: position 1: a logit is NaN: the model's output is not usable", "try: kiln logits --model " + head + " --device ref --ids "}},
 		{"sampled, as JSON", head, []string{"--prompt-ids", "5", "--temperature", "1", "--top-k", "1", "--json"}, []string{"kiln: position 0: a logit is NaN: the model's output is not usable"}},
 		{"the prompt's embedding", damaged(t, poison("embed.weight", 5*256)), []string{"--prompt-ids", "5"}, []string{"kiln: position 0: every logit is NaN: the model's output is not usable"}},
 	} {
@@ -165,9 +165,18 @@ func TestNaN(t *testing.T) {
 		})
 	}
 
+	// Logits that no head chose from, by a bundle's code.
+	b := benchBundle(t, hostTargetName(t))
+	for _, more := range [][]string{nil, {"--startup-check=false"}} {
+		kiln(t, append([]string{"run", "--model", head, "--bundle", b, "--device", "host", "--prompt", "func", "--max-new-tokens", "2"}, more...)...).
+			failed(t, exitFailed, "kiln: position 1: logit of token 7 is NaN: the model's output is not usable\n  try: kiln logits --model "+head+" --device host --ids ")
+	}
+	kiln(t, "bench", b, "--model", head, "--device", "host", "--batch", "1", "--samples", "1").
+		failed(t, exitFailed, "the step's results are of no use: output logits, element 7 is NaN\n  try: kiln bench "+b+" --random-weights: ")
+
 	out := filepath.Join(t.TempDir(), "nan.safetensors")
 	kiln(t, "logits", "--model", head, "--ids", "5,6,7", "--prefill", "1", "--out", out).
-		failed(t, exitFailed, "kiln: "+out+": tensor prefill.logits: row 0: logit of token 7 is NaN")
+		failed(t, exitFailed, "kiln: "+out+": tensor prefill.logits: row 0: logit of token 7 is NaN", "try: kiln compare "+head+" DIR: ")
 	if v := floats(t, out, "decode.logits"); v[7] == v[7] || v[8] != v[8] {
 		t.Errorf("the file has %v and %v for tokens 7 and 8, want NaN and a number", v[7], v[8])
 	}
@@ -205,12 +214,12 @@ func TestModelFolder(t *testing.T) {
 		{"end added to the prompt", config("tokenizer_config.json", `"add_eos_token": false`, `"add_eos_token": true`), nil, 3, []string{"tokenizer_config.json: add_eos_token is true"}},
 		{"begin token unknown", config("tokenizer_config.json", `"bos_token": "<`, `"bos_token": "<<`), nil, 3, []string{`bos_token "<<｜begin▁of▁sentence｜>" is not in the tokenizer`}},
 		{"generation config with an unknown field", config("generation_config.json", `"do_sample"`, `"do_dream"`), nil, 3, []string{"generation_config.json: ", "do_dream"}},
-		{"prompt of every position", small, []string{"--prompt-ids", strings.Repeat("5,", 1024), "--max-new-tokens", "1"}, 3, []string{"the prompt has 1024 tokens and max_position_embeddings is 1024, so at most 0 new tokens fit, not 1"}},
-		{"prompt longer than the positions", small, []string{"--prompt-ids", strings.Repeat("5,", 1025)}, 3, []string{"the prompt has 1025 tokens, max_position_embeddings is 1024"}},
+		{"prompt of every position", small, []string{"--prompt-ids", strings.Repeat("5,", 1024), "--max-new-tokens", "1"}, 3, []string{"the prompt has 1024 tokens and max_position_embeddings is 1024, so at most 0 new tokens fit, not 1\n  try: a prompt of at most 1023 tokens\n"}},
+		{"prompt longer than the positions", small, []string{"--prompt-ids", strings.Repeat("5,", 1025)}, 3, []string{"the prompt has 1025 tokens, max_position_embeddings is 1024\n  try: a prompt of at most 1023 tokens\n"}},
 		{"more new tokens than positions", small, []string{"--prompt-ids", "5", "--max-new-tokens", "1024"}, 3, []string{"at most 1023 new tokens fit, not 1024\n  try: --max-new-tokens 1023\n"}},
 		{"the most new tokens there are", small, []string{"--prompt-ids", "5", "--max-new-tokens", "9223372036854775807"}, 3, []string{"at most 1023 new tokens fit"}},
-		{"an id beyond the vocabulary", nil, []string{"--prompt-ids", "5,2048"}, 3, []string{"prompt token 1: id 2048 is out of vocabulary (2048)"}},
-		{"a negative id", nil, []string{"--prompt-ids", "-1"}, 3, []string{"prompt token 0: id -1 is out of vocabulary (2048)"}},
+		{"an id beyond the vocabulary", nil, []string{"--prompt-ids", "5,2048"}, 3, []string{"--prompt-ids: id 2048 at index 1 is out of vocabulary (0..2047)\n  try: kiln tokenize --model "}},
+		{"a negative id", nil, []string{"--prompt-ids", "-1"}, 3, []string{"--prompt-ids: id -1 at index 0 is out of vocabulary (0..2047)\n  try: kiln tokenize --model "}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			args := tc.args
@@ -224,7 +233,7 @@ func TestModelFolder(t *testing.T) {
 	dir := modelFolder(t, small)
 	out := filepath.Join(t.TempDir(), "x.safetensors")
 	kiln(t, "logits", "--model", dir, "--ids", strings.Repeat("5,", 1025), "--prefill", "1", "--out", out).
-		failed(t, exitRefused, "--ids: 1025 ids, max_position_embeddings is 1024")
+		failed(t, exitRefused, "--ids: 1025 ids, max_position_embeddings is 1024\n  try: at most 1024 ids\n")
 	kiln(t, "logits", "--model", dir, "--ids", "1,2048", "--prefill", "1", "--out", out).
-		failed(t, exitRefused, "--ids: id 2048 at index 1 is out of vocabulary (0..2047)")
+		failed(t, exitRefused, "--ids: id 2048 at index 1 is out of vocabulary (0..2047)\n  try: kiln tokenize --model "+dir)
 }

@@ -8,10 +8,14 @@ import (
 	"github.com/kiln-project/kiln/codegen/bundle"
 )
 
-func TestCheckDeterminism(t *testing.T) {
+// Without what start-up checks run: that is in determinism_long_test.go.
+func TestCheckDeterminism(t *testing.T) { checkDeterminismOf(t, "--no-fallback") }
+
+func checkDeterminismOf(t *testing.T, more ...string) {
+	t.Helper()
 	needLLVM(t)
 	dir := t.TempDir()
-	compile := []string{"compile", "--model", tinyModel, "--cache-dir", filepath.Join(dir, "cache"), "--layers", "1", "--batch", "1", "--prefill", "16", "--speculate", "0", "-o", filepath.Join(dir, "b.kiln")}
+	compile := append([]string{"compile", "--model", tinyModel, "--layers", "1", "--batch", "1", "--prefill", "16", "--speculate", "0", "-o", filepath.Join(dir, "b.kiln")}, more...)
 	kiln(t, compile...).ok(t)
 	manifest := string(readFile(t, filepath.Join(dir, "b.kiln", "manifest.json")))
 	out := kiln(t, append(compile, "--check-determinism")...).ok(t).stdout

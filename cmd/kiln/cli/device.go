@@ -30,6 +30,7 @@ type device struct {
 	chip     string     // of emu; else ""
 	gpu      *gpuDevice // of hip and cuda
 	why      string
+	told     bool          // its lines are written
 	sanitize emu.Checks    // of emu
 	counters *countersFlag // of emu; nil: none
 }
@@ -65,6 +66,10 @@ func parseDevice(e *env, f *flags, name string) (device, error) {
 // with auto, it is the first GPU, or the host: never silently, and never another. Ref
 // is right for checks and too slow for the rest, and what is emulated is no GPU.
 func chooseDevice(e *env, f *flags) (device, error) {
+	return e.deviceFirst(func() (device, error) { return deviceOf(e, f) })
+}
+
+func deviceOf(e *env, f *flags) (device, error) {
 	name := f.text("device")
 	if name == "ref" && f.text("bundle") != "" {
 		if !f.fromEnv["device"] { // a flag wins over a variable
@@ -93,6 +98,9 @@ func (d device) close() error {
 // watch reads --sanitize and --counters, and refuses flags that go with another
 // device.
 func (d *device) watch(f *flags) error {
+	if _, err := graphOptions(f); err != nil { // a value that is none is wrong on every device
+		return err
+	}
 	for _, name := range []string{"graph", "graph-build"} {
 		if f.given(name) && !f.fromEnv[name] && d.gpu == nil {
 			return refuse(fmt.Errorf("--%s: device %s has no graphs", name, d.name), "--device cuda")
@@ -229,18 +237,29 @@ func (d device) describe() string {
 	return fmt.Sprintf("%s (%s, %d %s)", d.name, what, n, cores)
 }
 
-// tell is the one line on the device, before it starts to work.
+// tell writes the lines on the device, before it starts to work.
 func (d device) tell(p *progress) {
+	if d.told {
+		return
+	}
+	for _, line := range d.lines() {
+		p.note("%s", line)
+	}
+}
+
+// lines are one on the device, and what is to be known of a GPU.
+func (d device) lines() []string {
 	watched := ""
 	if d.sanitize != 0 {
 		watched = ", with the sanitizers " + d.sanitize.String()
 	}
-	p.note("device: %s%s: %s", d.describe(), watched, d.why)
+	lines := []string{fmt.Sprintf("device: %s%s: %s", d.describe(), watched, d.why)}
 	if d.gpu != nil {
 		for _, n := range d.gpu.notes {
-			p.note("device: %s", n)
+			lines = append(lines, "device: "+n)
 		}
 	}
+	return lines
 }
 
 // sanitized writes what sanitizers reported, and makes it a check that did not hold.

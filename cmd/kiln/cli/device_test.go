@@ -135,7 +135,7 @@ func TestBundleOnGPU(t *testing.T) {
 	dir := t.TempDir()
 	out := filepath.Join(dir, "tiny.kiln")
 	kiln(t, "compile", "--model", tinyModel, "--target", "sm_90,gfx942", "--batch", "1", "--prefill", "16", "--max-seq", "128", "--speculate", "0",
-		"--cache-dir", filepath.Join(dir, "cache"), "-o", out).ok(t)
+		"-o", out).ok(t)
 	kiln(t, "inspect", out).ok(t)
 	cmd := []string{"run", "--model", tinyModel, "--bundle", out, "--prompt-ids", "5", "--max-new-tokens", "1", "--llvm", dir}
 	for device, libs := range map[string][]string{
@@ -177,7 +177,7 @@ var chosen = []string{"KILN_DEVICE="}
 func TestHostIsDefault(t *testing.T) {
 	needLLVM(t)
 	dir := t.TempDir()
-	args := []string{"--model", tinyModel, "--cache-dir", filepath.Join(dir, "cache")}
+	args := []string{"--model", tinyModel}
 	run := append([]string{"run", "--prompt-ids", "0,303,222", "--max-new-tokens", "3"}, args...)
 	args = append(args, drivers(t, nil, nil)...)
 	run = append(run, args[len(args)-4:]...)

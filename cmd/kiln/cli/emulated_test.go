@@ -18,9 +18,9 @@ import (
 func TestEmulatedBundle(t *testing.T) {
 	needLLVM(t)
 	dir := t.TempDir()
-	b, counters, cache := filepath.Join(dir, "tiny.kiln"), filepath.Join(dir, "counters.json"), filepath.Join(dir, "cache")
-	kiln(t, "compile", "--model", tinyModel, "--target", "gfx942", "--batch", "1", "--prefill", "1", "--max-seq", "64", "--speculate", "1", "-o", b, "--cache-dir", cache).ok(t)
-	run := []string{"run", "--model", tinyModel, "--prompt-ids", "5", "--max-new-tokens", "1", "--bundle", b, "--cache-dir", cache, "--device"}
+	b, counters := filepath.Join(dir, "tiny.kiln"), filepath.Join(dir, "counters.json")
+	kiln(t, "compile", "--model", tinyModel, "--target", "gfx942", "--batch", "1", "--prefill", "1", "--max-seq", "64", "--speculate", "1", "-o", b).ok(t)
+	run := []string{"run", "--model", tinyModel, "--prompt-ids", "5", "--max-new-tokens", "1", "--bundle", b, "--device"}
 	kiln(t, append(slices.Clone(run), "emu")...).failed(t, exitRefused, b+" was compiled for [gfx942], device emu:gfx950 runs gfx950", "--target gfx950")
 	kiln(t, append(slices.Clone(run), "host")...).failed(t, exitRefused, b+" was compiled for [gfx942], device host runs x86-64-v")
 
@@ -63,7 +63,7 @@ func TestEmulatedBundle(t *testing.T) {
 func TestCheckOnEmulated(t *testing.T) {
 	needGPU(t)
 	var r checkResult
-	args := append(slices.Clone(tinyDecode), "--device", "emu:gfx950", "--sanitize", "all", "--cache-dir", filepath.Join(t.TempDir(), "cache"), "--weights", "random", "--json")
+	args := append(slices.Clone(tinyDecode), "--device", "emu:gfx950", "--sanitize", "all", "--weights", "random", "--json")
 	kiln(t, append(args, "--op", "gate")...).decode(t, &r)
 	if r.Device != "emu:gfx950" || !r.OK || len(r.Ops) != 1 || r.Ops[0].Op != "gate" || r.Ops[0].Values == 0 || len(r.Decomp) != 1 {
 		t.Errorf("result %+v", r)

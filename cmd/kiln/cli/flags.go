@@ -74,7 +74,7 @@ var flagTable = []flagDef{
 	{name: "max-batch", def: 0, commands: []string{"run"}, arg: "N", doc: "with --requests: requests that run at a time; 0: 16, or as the bundle was compiled"},
 	{name: "kv-tokens", def: 0, commands: []string{"run"}, arg: "N", doc: "with --requests: positions that all of them hold at a time; 0: --max-batch of the longest"},
 
-	{name: "device-memory", def: "", commands: []string{"plan"}, arg: "288GiB", doc: "memory of the device: bytes, or with KiB, MiB, GiB, kB, MB, GB"},
+	{name: "device-memory", def: "", commands: []string{"plan"}, arg: "288GiB", doc: "memory of the device: bytes, or with KiB, MiB, GiB, TiB, kB, MB, GB, TB"},
 	{name: "max-batch", def: 0, commands: []string{"plan"}, arg: "B", doc: "requests at a time; 0: the largest batch that was compiled"},
 	{name: "max-seq", def: 0, commands: []string{"plan"}, arg: "N", doc: "positions per request; 0: as compiled"},
 	{name: "dry-run", def: false, commands: []string{"run"}, doc: "with --bundle: say what it takes of the device's memory, and read no weights"},

@@ -103,7 +103,7 @@ type instruction struct {
 }
 
 func runInspect(e *env, f *flags, args []string) error {
-	if isBundle(args[0]) {
+	if isBundle(args[0]) || strings.HasSuffix(args[0], ".kiln") { // one that is not there too
 		return inspectBundle(e, f, args[0])
 	}
 	data, err := os.ReadFile(args[0])

@@ -90,9 +90,12 @@ func isBundle(path string) bool {
 }
 
 func inspectBundle(e *env, f *flags, path string) error {
-	b, err := bundle.ReadManifest(path)
+	b, err := readManifest(f, path)
 	if err != nil {
 		return err
+	}
+	if err := b.Verify(path); err != nil {
+		return &codedError{exitFailed, err, recompile(f, "")}
 	}
 	in := &bundleInspection{
 		Bundle: path, Kiln: b.Manifest.Kiln, LLVM: b.Manifest.LLVM, Settings: b.Manifest.Settings,
@@ -144,7 +147,7 @@ func (in *bundleInspection) readLL(b *bundle.Bundle, path string) error {
 
 // add inspects what a bundle holds for one target.
 func (in *bundleInspection) add(e *env, f *flags, b *bundle.Bundle, path, name string) error {
-	code, err := b.ReadCode(path, name)
+	code, err := readCode(f, b, path, name)
 	if err != nil {
 		return err
 	}

@@ -176,9 +176,32 @@ func (e *env) setLogs(f *flags) error {
 
 // debugf tells with -v what was tried and chosen.
 func (e *env) debugf(format string, args ...any) {
-	if e.log != nil {
-		e.log.Debug(fmt.Sprintf(format, args...))
+	text := fmt.Sprintf(format, args...)
+	switch {
+	case e.held != nil:
+		*e.held = append(*e.held, text)
+	case e.log != nil:
+		e.log.Debug(text)
 	}
+}
+
+// deviceFirst chooses a device. With -v the line on it is the first one, and what was
+// tried on the way to it follows.
+func (e *env) deviceFirst(choose func() (device, error)) (device, error) {
+	var tried []string
+	e.held = &tried
+	d, err := choose()
+	e.held = nil
+	if err == nil && e.log != nil && e.log.level == levelVerbose {
+		for _, line := range d.lines() {
+			e.log.Info(line)
+		}
+		d.told = true
+	}
+	for _, line := range tried {
+		e.debugf("%s", line)
+	}
+	return d, err
 }
 
 // tellBuild says with -v what came from the cache.

@@ -40,12 +40,12 @@ func TestLogLevels(t *testing.T) {
 		{nil, nil, []string{"device: ref", "prompt: package main", "ref (reference evaluator"}},
 		{[]string{"--quiet"}, nil, nil},
 		{nil, []string{"KILN_QUIET=true"}, nil},
-		{[]string{"-v"}, nil, []string{"passes: the default pipeline", "device: ref", "prompt: ", "ref ("}},
-		{[]string{"-v", "--disable-pass", "fuse-hc", "--set", "fuse-hc.max_tokens=3"}, nil, []string{"passes: --disable-pass fuse-hc", "passes: --set fuse-hc.max_tokens=3", "device: ", "prompt: ", "ref ("}},
-		{[]string{"-v"}, []string{"KILN_QUIET=true"}, []string{"passes: ", "device: ", "prompt: ", "ref ("}},
+		{[]string{"-v"}, nil, []string{"device: ref", "passes: the default pipeline", "prompt: ", "ref ("}},
+		{[]string{"-v", "--disable-pass", "fuse-hc", "--set", "fuse-hc.max_tokens=3"}, nil, []string{"device: ", "passes: --disable-pass fuse-hc", "passes: --set fuse-hc.max_tokens=3", "prompt: ", "ref ("}},
+		{[]string{"-v"}, []string{"KILN_QUIET=true"}, []string{"device: ", "passes: ", "prompt: ", "ref ("}},
 		{[]string{"--quiet"}, []string{"KILN_VERBOSE=true"}, nil},
 		{[]string{"--json"}, nil, nil},
-		{[]string{"--json", "--verbose"}, nil, []string{"passes: ", "device: ", "prompt: "}},
+		{[]string{"--json", "--verbose"}, nil, []string{"device: ", "passes: ", "prompt: "}},
 		{[]string{"--quiet", "--stats"}, nil, []string{"prefill: 1 step, ", "decode: 1 step, 1 token, ", "steps: 0 by replay of a graph, 2 launch by launch", "host memory: ", "main model: 1 step behind the prompt"}},
 	} {
 		form := [...]string{"text", "json"}[i%2]

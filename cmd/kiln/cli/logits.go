@@ -50,14 +50,14 @@ func runLogits(e *env, f *flags, _ []string) error {
 		return err
 	}
 	defer func() { s.close() }()
-	if err := checkVocabulary(ids, s.layout.Vocab, "--ids"); err != nil {
+	if err := checkVocabulary(f, ids, s.layout.Vocab, f.origins("ids")); err != nil {
 		return err
 	}
 	if mtp && s.config.NextN == 0 {
 		return refuse(fmt.Errorf("--mtp: the model has no MTP block"), "")
 	}
 	if len(ids) > s.layout.MaxPositions {
-		return refuse(fmt.Errorf("--ids: %d ids, max_position_embeddings is %d", len(ids), s.layout.MaxPositions), "")
+		return refuse(fmt.Errorf("--ids: %d ids, max_position_embeddings is %d", len(ids), s.layout.MaxPositions), fmt.Sprintf("at most %d ids", s.layout.MaxPositions))
 	}
 	seq, err := place(prefill, len(ids), beside{mtp: mtp})
 	if err != nil {
@@ -76,7 +76,16 @@ func runLogits(e *env, f *flags, _ []string) error {
 	if err := weights.Write(out, tensors, map[string]string{"numerics": string(s.numerics), "device": s.device.name}); err != nil {
 		return err
 	}
-	return checkWritten(out, tensors)
+	err = checkWritten(out, tensors)
+	if err == nil {
+		return nil
+	}
+	// Either the device is wrong, or the weights are.
+	hint := fmt.Sprintf("kiln logits --model %s --ids %s --prefill %d --device ref --out OTHER.safetensors, then kiln compare %s OTHER.safetensors", f.text("model"), f.text("ids"), prefill, out)
+	if s.device.name == "ref" {
+		hint = fmt.Sprintf("kiln compare %s DIR: the weights with those of another copy", f.text("model"))
+	}
+	return &codedError{exitFailed, err, hint}
 }
 
 // checkOut finds a file name that cannot be written before the model runs.
@@ -104,7 +113,7 @@ func checkWritten(path string, tensors []weights.Tensor) error {
 		vocab := t.Shape[len(t.Shape)-1]
 		for i, x := range v {
 			if x != x || math.IsInf(float64(x), 1) {
-				return fmt.Errorf("%s: tensor %s: row %d: logit of token %d is %v: the model's output is not usable", path, t.Name, i/vocab, i%vocab, x)
+				return fmt.Errorf("%s: tensor %s: row %d: logit of token %d is %v: %w", path, t.Name, i/vocab, i%vocab, x, engine.ErrUnusable)
 			}
 		}
 	}

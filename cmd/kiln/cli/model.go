@@ -274,10 +274,11 @@ func idsOfTensor(path, name string) ([]int32, error) {
 }
 
 // checkVocabulary refuses ids that the model does not have.
-func checkVocabulary(ids []int32, vocab int, what string) error {
+func checkVocabulary(f *flags, ids []int32, vocab int, what string) error {
 	for i, id := range ids {
 		if id < 0 || int(id) >= vocab {
-			return refuse(fmt.Errorf("%s: id %d at index %d is out of vocabulary (0..%d)", what, id, i, vocab-1), "")
+			return refuse(fmt.Errorf("%s: id %d at index %d is out of vocabulary (0..%d)", what, id, i, vocab-1),
+				fmt.Sprintf("kiln tokenize --model %s: the ids of a text", f.text("model")))
 		}
 	}
 	return nil

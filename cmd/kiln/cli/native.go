@@ -120,20 +120,21 @@ func compileNeeded(e *env, f *flags, dev device, m *passes.Module, disabled []st
 	progress.say("planning")
 	c.Progress = func(n, total int) { progress.count("compiling kernels", n, total) }
 	s := &startup{e: e, f: f, dev: dev, layout: layout, progress: progress}
-	build := func(sides codegen.Sides) (*bundle.Code, error) {
+	build := func(sides codegen.Sides) (*bundle.Code, string, error) {
 		c.Sides = sides
 		files, st, err := c.Build(e.ctx, t, m, buckets, codegen.Emit{})
 		if err != nil {
-			return nil, err
+			return nil, "", err
 		}
 		e.tellBuild(f, t.Name, st)
-		return files.Decode(t.Name)
+		code, err := files.Decode(t.Name)
+		return code, files.Digest(), err
 	}
-	if s.code, err = build(codegen.Sides{Probes: s.wanted()}); err != nil {
+	if s.code, s.digest, err = build(codegen.Sides{Probes: s.wanted()}); err != nil {
 		return nil, err
 	}
 	s.unfused = func() (*bundle.Side, error) {
-		code, err := build(codegen.Sides{Unfused: true})
+		code, _, err := build(codegen.Sides{Unfused: true})
 		if err != nil {
 			return nil, err
 		}

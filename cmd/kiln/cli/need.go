@@ -7,6 +7,7 @@ import (
 	"sort"
 
 	"github.com/kiln-project/kiln/codegen/bundle"
+	"github.com/kiln-project/kiln/codegen/plan"
 	"github.com/kiln-project/kiln/ir"
 	"github.com/kiln-project/kiln/models/dsv4"
 	rt "github.com/kiln-project/kiln/runtime/device"
@@ -122,10 +123,66 @@ func graphNode(args int) int64 {
 	return 64 + (256+8*int64(args)+63)/64*64
 }
 
-// need is what the code takes for some requests of some positions each. An arena
-// grows at most with either number.
+// need is what the code takes for some requests of some positions each.
 func (s *sizer) need(batch, maxSeq int) (memoryNeed, error) {
-	n := memoryNeed{Code: int64(len(s.code.Object)), Host: s.host}
+	return s.needOf(s.code.Module, int64(len(s.code.Object)), batch, maxSeq)
+}
+
+// unfused is what the plans without fused kernels take in place of the others: the total,
+// with the code of both, or what they take beside the others while they replace them,
+// when there are no pools yet.
+func (s *sizer) unfused(side *bundle.Side, batch, maxSeq int) (int64, error) {
+	fused, err := s.need(batch, maxSeq)
+	if err != nil {
+		return 0, err
+	}
+	n, err := s.needOf(side.Module, int64(len(s.code.Object)+len(side.Object)), batch, maxSeq)
+	return max(n.Total, fused.Total-fused.Pools+n.Code-fused.Code+n.Arena), err
+}
+
+// checks are what the probes of the start-up checks take at most, beside weights, code
+// and arena and before there are pools: code, the arena of the largest one and, while it
+// is made, one that was smaller. Their graphs are an estimate.
+func (s *sizer) checks() int64 {
+	p := s.code.Probes
+	if p == nil {
+		return 0
+	}
+	n := int64(len(p.Object))
+	var arena int64
+	for _, q := range p.Module.Plans {
+		arena = max(arena, q.Arena)
+		n += s.graph(p.Module, q)
+	}
+	return n + 2*arena
+}
+
+// noRoom says why the start-up checks do not fit what was free of the device's memory,
+// or "".
+func (s *sizer) noRoom(n memoryNeed, memory int64) string {
+	need := n.Total - n.Pools + s.checks()
+	if need <= memory {
+		return ""
+	}
+	return fmt.Sprintf("with the start-up checks %s needs %s, before it has pools, of %s that are free", s.path, binarySize(need), binarySize(memory))
+}
+
+// graph is an estimate of what the graph of a plan takes; 0 without graphs.
+func (s *sizer) graph(m *plan.Module, p *plan.Plan) int64 {
+	if s.eager {
+		return 0
+	}
+	n := int64(m.Around()) * graphNode(len(m.StepParams()))
+	for i := range p.Launches {
+		n += graphNode(len(p.Launches[i].Args))
+	}
+	return n
+}
+
+// needOf is what plans take with the weights of the code. An arena grows at most with
+// either number.
+func (s *sizer) needOf(m *plan.Module, code int64, batch, maxSeq int) (memoryNeed, error) {
+	n := memoryNeed{Code: code, Host: s.host}
 	for _, w := range s.code.Module.Weights {
 		n.Weights += w.Bytes[0] + w.Bytes[1]
 	}
@@ -135,20 +192,14 @@ func (s *sizer) need(batch, maxSeq int) (memoryNeed, error) {
 			limit = min(limit, b)
 		}
 	}
-	for _, p := range s.code.Module.Plans {
+	for _, p := range m.Plans {
 		if p.Symbol("B") > limit {
 			continue
 		}
 		n.Arena = max(n.Arena, p.Arena)
 		n.Launches += len(p.Launches)
-		n.Nodes += len(p.Launches) + s.code.Module.Around()
-		if s.eager {
-			continue
-		}
-		for i := range p.Launches {
-			n.Graphs += graphNode(len(p.Launches[i].Args))
-		}
-		n.Graphs += int64(s.code.Module.Around()) * graphNode(len(s.code.Module.StepParams()))
+		n.Nodes += len(p.Launches) + m.Around()
+		n.Graphs += s.graph(m, p)
 	}
 	pages, compiled := int64(s.layout.Pages(maxSeq)), int64(s.layout.Pages(s.set.MaxSeq))
 	n.ArenaEstimated = batch != limit || pages != compiled

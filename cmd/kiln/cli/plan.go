@@ -16,7 +16,9 @@ import (
 const planHelp = `Says what a bundle takes of a device's memory: weights, pools, the arena of the
 largest plan, code, and an estimate of graphs. Neither a GPU nor weights are
 needed. What the driver takes for itself is not counted. Beside them stands what
-loading the weights takes of the host's memory at most.
+the start-up checks take at most before there are pools, what the total is where
+the plans without fused kernels run, and what loading the weights takes of the
+host's memory at most.
 
 --max-batch and --max-seq ask about other sizes than the bundle was compiled for:
 pools are exact then, too, and the arena is an estimate, scaled from the plans
@@ -35,16 +37,20 @@ type planReport struct {
 type targetNeeds struct {
 	Target string `json:"target"`
 	memoryNeed
-	Device *int64 `json:"device_bytes"` // that may be used; null if it is not known
-	Free   *int64 `json:"free_bytes"`   // after all; negative if it does not fit
-	Fits   []fit  `json:"fits"`         // for each compiled batch
+	// Checks are what start-up checks take at most, before the pools are made; Unfused is
+	// the total with the plans without fused kernels. Both are null where there are none.
+	Checks  *int64 `json:"startup_checks_bytes"`
+	Unfused *int64 `json:"unfused_total_bytes"`
+	Device  *int64 `json:"device_bytes"` // that may be used; null if it is not known
+	Free    *int64 `json:"free_bytes"`   // after all; negative if it does not fit
+	Fits    []fit  `json:"fits"`         // for each compiled batch
 	// Plans say how the chosen device runs each plan; without one nobody knows.
 	Plans []graphedRow `json:"plans,omitempty"`
 }
 
 func runPlan(e *env, f *flags, args []string) error {
 	path := args[0]
-	b, err := bundle.ReadManifest(path)
+	b, err := readManifest(f, path)
 	if err != nil {
 		return err
 	}
@@ -55,7 +61,7 @@ func runPlan(e *env, f *flags, args []string) error {
 	r := planReport{Bundle: path}
 	var refused error
 	for _, t := range b.Manifest.Targets {
-		code, err := b.ReadCode(path, t)
+		code, err := readCode(f, b, path, t)
 		if err != nil {
 			return err
 		}
@@ -66,7 +72,7 @@ func runPlan(e *env, f *flags, args []string) error {
 		if r.Batch, r.MaxSeq, err = s.asked(f); err != nil {
 			return err
 		}
-		needs, err := s.needs(r.Batch, r.MaxSeq, memory)
+		needs, err := s.needs(b, r.Batch, r.MaxSeq, memory)
 		if err != nil {
 			return err
 		}
@@ -101,9 +107,22 @@ func (s *sizer) asked(f *flags) (batch, maxSeq int, err error) {
 
 // needs is what some requests take, and what that leaves of a device's memory; nil
 // is one that is not known.
-func (s *sizer) needs(batch, maxSeq int, memory *int64) (targetNeeds, error) {
+func (s *sizer) needs(b *bundle.Bundle, batch, maxSeq int, memory *int64) (targetNeeds, error) {
 	t := targetNeeds{Target: s.code.Module.Target, Device: memory, Fits: []fit{}}
-	var err error
+	side, err := b.ReadUnfused(s.path, s.code.Module)
+	if err != nil {
+		return t, err
+	}
+	if side != nil {
+		n, err := s.unfused(side, batch, maxSeq)
+		if err != nil {
+			return t, err
+		}
+		t.Unfused = &n
+	}
+	if s.code.Probes != nil {
+		t.Checks = ptrTo(s.checks())
+	}
 	if t.memoryNeed, err = s.need(batch, maxSeq); err != nil || memory == nil {
 		return t, err
 	}
@@ -145,7 +164,7 @@ func dryOn(e *env, f *flags, dev device, path string, want dsv4.Head, positions 
 	if err := speculates(f, c, o.MaxDraft); err != nil {
 		return err
 	}
-	if err := m.holds(positions); err != nil {
+	if err := m.holds(f, positions); err != nil {
 		return err
 	}
 	progress := newProgress(e, f)
@@ -156,7 +175,7 @@ func dryOn(e *env, f *flags, dev device, path string, want dsv4.Head, positions 
 		return err
 	}
 	r := planReport{Bundle: path, Batch: m.sizer.batch(), MaxSeq: m.maxSeq}
-	needs, err := m.sizer.needs(r.Batch, r.MaxSeq, free)
+	needs, err := m.sizer.needs(m.bundle, r.Batch, r.MaxSeq, free)
 	if err != nil {
 		return err
 	}
@@ -198,6 +217,12 @@ func (t targetNeeds) print(w io.Writer) error {
 	line("code", t.Code, "")
 	line("graphs", t.Graphs, fmt.Sprintf("an estimate, of %d nodes: %d launches and the kernels around each step; 0 with --graph off", t.Nodes, t.Launches))
 	line("total", t.Total, "")
+	if t.Checks != nil {
+		line("checks", *t.Checks, "of start-up checks, at most, before there are pools; not in the total")
+	}
+	if t.Unfused != nil {
+		line("unfused", *t.Unfused, "in place of the total where a fused kernel is wrong; graphs are an estimate")
+	}
 	line("host", t.Host, "of this machine, at most, while weights are loaded")
 	if t.Device == nil {
 		return t.printPlans(w)
@@ -232,7 +257,7 @@ var memoryUnits = []struct {
 	suffix string
 	bytes  float64
 }{
-	{"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10}, {"GB", 1e9}, {"MB", 1e6}, {"kB", 1e3}, {"B", 1}, {"", 1},
+	{"TiB", 1 << 40}, {"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10}, {"TB", 1e12}, {"GB", 1e9}, {"MB", 1e6}, {"kB", 1e3}, {"B", 1}, {"", 1},
 }
 
 // memoryFlag reads 288GiB, 141GB, or bytes; nil if the flag is not given.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/kiln-project/kiln/codegen/bundle"
 	"github.com/kiln-project/kiln/runtime/device/devicetest"
 )
 
@@ -19,7 +20,7 @@ func tinyBundle(t *testing.T) string {
 	dir := t.TempDir()
 	out := filepath.Join(dir, "tiny.kiln")
 	kiln(t, "compile", "--model", tinyModel, "--target", "sm_90", "--batch", "1,64", "--prefill", "16", "--max-seq", "512", "--speculate", "0",
-		"--cache-dir", filepath.Join(dir, "cache"), "-o", out).ok(t)
+		"-o", out).ok(t)
 	return out
 }
 
@@ -50,6 +51,9 @@ func TestPlan(t *testing.T) {
 	}
 	if sum := compiled.Weights + compiled.Pools + compiled.Arena + compiled.Code + compiled.Graphs; sum != compiled.Total || compiled.Graphs < 64*int64(compiled.Launches) || compiled.ArenaEstimated {
 		t.Errorf("needs %+v, sum %d", compiled, sum)
+	}
+	if compiled.Checks == nil || *compiled.Checks < 1 || *compiled.Checks > compiled.Pools || compiled.Unfused == nil || *compiled.Unfused <= compiled.Total {
+		t.Errorf("start-up checks %v, without fused kernels %v, total %d", compiled.Checks, compiled.Unfused, compiled.Total)
 	}
 	if compiled.Device != nil || compiled.Free != nil || len(compiled.Fits) != 0 {
 		t.Errorf("without a device: %+v", compiled)
@@ -113,8 +117,8 @@ func TestRunFitsMemory(t *testing.T) {
 		args := []string{"run", "--model", model, "--bundle", b, "--prompt-ids", "5", "--max-new-tokens", "1", "--hip-lib", hip, "--cuda-lib", cuda}
 		return kilnWith(t, chosen, "", append(args, more...)...)
 	}
-	run(tinyModel, total).ok(t)
-	run(tinyModel, total-r.Targets[0].Graphs, "--graph", "off").ok(t)
+	run(tinyModel, total, "--startup-check=false").ok(t) // on a fake that computes nothing every fused kernel is wrong
+	run(tinyModel, total-r.Targets[0].Graphs, "--graph", "off", "--startup-check=false").ok(t)
 	weightless := modelFolder(t, map[string][]byte{"model.safetensors": nil})
 	want := []string{"kiln: " + b + " needs " + binarySize(total) + " for batch 64 and max-seq 512 (", "free on cuda:0 (NVIDIA, sm_90, graphs) are " + binarySize(total-1) + "\n", "\n  try: kiln compile --model " + weightless + " --target sm_90 --batch 1 --max-seq 512 -o OTHER.kiln\n"}
 	run(weightless, total-1).failed(t, exitRefused, want...)
@@ -139,8 +143,69 @@ func TestRunFitsMemory(t *testing.T) {
 	kiln(t, "run", "--model", tinyModel, "--prompt-ids", "5", "--dry-run").failed(t, exitUsage, "--dry-run: only a bundle's needs are known")
 }
 
+// Start-up checks that do not fit beside the weights are left out and told, in every run,
+// or refused with --strict; so are plans without fused kernels that do not fit.
+func TestChecksFitMemory(t *testing.T) {
+	needLLVM(t)
+	dir := t.TempDir()
+	b := filepath.Join(dir, "tiny.kiln")
+	kiln(t, "compile", "--model", tinyModel, "--target", "sm_90", "--batch", "1", "--prefill", "16", "--max-seq", "128", "--speculate", "0", "-o", b).ok(t)
+	var r planReport
+	kiln(t, "plan", b, "--json").decode(t, &r)
+	n := r.Targets[0]
+	with := n.Total - n.Pools + *n.Checks
+	if with <= n.Total {
+		t.Fatalf("start-up checks of %d bytes fit in the place of the pools: %+v", *n.Checks, n)
+	}
+	run := func(memory int64, more ...string) result {
+		t.Helper()
+		hip, cuda := devicetest.FakeDrivers(t, devicetest.Fakes{CUDA: []string{"sm_90"}, Memory: memory})
+		args := []string{"run", "--model", tinyModel, "--bundle", b, "--prompt-ids", "5", "--max-new-tokens", "1", "--cache-dir", filepath.Join(dir, "cache"), "--hip-lib", hip, "--cuda-lib", cuda}
+		return kilnWith(t, chosen, "", append(args, more...)...)
+	}
+	const told = "start-up check: fused kernels are not checked: with the start-up checks "
+	for range 2 {
+		if got := run(n.Total).ok(t); strings.Count(got.stderr, told) != 1 {
+			t.Errorf("standard error %q, want %q in it", got.stderr, told)
+		}
+	}
+	run(n.Total, "--strict").failed(t, exitRefused, "--strict: start-up check: with the start-up checks "+b+" needs "+binarySize(with)+", before it has pools, of "+binarySize(n.Total)+" that are free", "  try: "+smaller)
+	// The fake computes nothing: what fits is checked and does not hold.
+	const replaced = "start-up check: the plans without fused kernels run instead"
+	if got := run(max(with, *n.Unfused)).ok(t); strings.Contains(got.stderr, told) || !strings.Contains(got.stderr, replaced) {
+		t.Errorf("what fits: standard error %q", got.stderr)
+	}
+	run(max(with, *n.Unfused-1)).failed(t, exitRefused, b+" needs "+binarySize(*n.Unfused)+" without fused kernels, ", "  try: "+smaller)
+
+	read, err := bundle.ReadManifest(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	code, err := read.ReadCode(b, "sm_90")
+	if err != nil {
+		t.Fatal(err)
+	}
+	side, err := read.ReadUnfused(b, code.Module)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := &compiledModel{path: b, maxSeq: 128}
+	if m.sizer, err = newSizer(b, read, code); err != nil {
+		t.Fatal(err)
+	}
+	for _, tc := range []struct {
+		free *int64
+		fits bool
+	}{{nil, true}, {n.Unfused, true}, {ptrTo(*n.Unfused - 1), false}} {
+		m.free = tc.free
+		if err := m.replaces(side); (err == nil) != tc.fits {
+			t.Errorf("without fused kernels in %v: %v", tc.free, err)
+		}
+	}
+}
+
 func TestMemoryFlag(t *testing.T) {
-	for text, want := range map[string]int64{"1": 1, "288GiB": 288 << 30, "1.5 MiB": 3 << 19, "141GB": 141e9, "2kB": 2000, "3B": 3, "4KiB": 4096, "5MB": 5e6} {
+	for text, want := range map[string]int64{"1": 1, "288GiB": 288 << 30, "1.5 MiB": 3 << 19, "141GB": 141e9, "2kB": 2000, "3B": 3, "4KiB": 4096, "5MB": 5e6, "1TiB": 1 << 40, "1.5TB": 1500e9, "0.5 TiB": 1 << 39} {
 		f, err := parsed("plan", "--device-memory", text)
 		if err != nil {
 			t.Fatal(err)

@@ -121,6 +121,9 @@ func runRun(e *env, f *flags, _ []string) error {
 	if tok.VocabSize() > s.layout.Vocab {
 		return refuse(fmt.Errorf("the tokenizer has %d tokens, the model %d", tok.VocabSize(), s.layout.Vocab), "")
 	}
+	if err := checkVocabulary(f, prompt, s.layout.Vocab, describeSource(f)); err != nil {
+		return err
+	}
 	req := engine.Request{Prompt: prompt, MaxNew: f.number("max-new-tokens"), Sampling: sampling}
 	if !f.boolean("ignore-eos") {
 		if req.Stop, err = stopTokens(f.text("model"), s.config); err != nil {
@@ -131,6 +134,8 @@ func runRun(e *env, f *flags, _ []string) error {
 		hint := ""
 		if left := s.layout.MaxPositions - len(prompt); left > 0 && req.MaxNew > left {
 			hint = fmt.Sprintf("--max-new-tokens %d", left)
+		} else if left <= 0 {
+			hint = fmt.Sprintf("a prompt of at most %d tokens", s.layout.MaxPositions-1)
 		}
 		return refuse(err, hint)
 	}
@@ -186,9 +191,8 @@ func generate(e *env, f *flags, s *session, seq *engine.Seq, req engine.Request,
 	if !asJSON && text.Len() > 0 && !strings.HasSuffix(text.String(), "\n") {
 		fmt.Fprintln(e.stdout)
 	}
-	var fault *engine.RowFault
-	if errors.As(err, &fault) {
-		return &codedError{exitFailed, err, fmt.Sprintf("kiln logits --model %s --ids 1,2,3 --prefill 1 --out F.safetensors: the logits themselves", f.text("model"))}
+	if errors.Is(err, engine.ErrUnusable) {
+		return &codedError{exitFailed, err, fmt.Sprintf("kiln logits --model %s --device %s --ids 1,2,3 --prefill 1 --out F.safetensors: the logits themselves", f.text("model"), s.device.name)}
 	}
 	if err != nil {
 		return stuck(f, err)
@@ -316,6 +320,12 @@ func describePrompt(f *flags, n int) string {
 		shown = strconv.Quote(shown)
 	}
 	return before + shown
+}
+
+// describeSource is where the ids of the prompt are from.
+func describeSource(f *flags) string {
+	from, _ := f.oneOf("prompt", "prompt-ids", "chat") // readPrompt has checked
+	return f.origins(from)
 }
 
 // promptChat encodes a chat. The begin-of-sentence token is part of its text.

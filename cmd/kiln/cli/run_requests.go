@@ -160,7 +160,7 @@ func (b *batch) read(lines []*requestLine) error {
 			x.refused = b.s.layout.Check(x.req)
 		}
 		if x.refused == nil && b.s.compiled != nil {
-			x.refused = b.s.compiled.holds(len(x.req.Prompt) + x.req.MaxNew)
+			x.refused = b.s.compiled.holds(b.f, len(x.req.Prompt)+x.req.MaxNew)
 		}
 		b.list = append(b.list, x)
 	}

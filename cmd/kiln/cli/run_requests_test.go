@@ -109,15 +109,14 @@ func TestRunRequests(t *testing.T) {
 func TestRunRequestsCompiled(t *testing.T) {
 	needLLVM(t)
 	dir := t.TempDir()
-	cache := filepath.Join(dir, "cache")
-	on := []string{"--device", "host", "--cache-dir", cache, "--startup-check=false"}
+	on := []string{"--device", "host", "--startup-check=false"}
 	alone := threeAlone(t)
 	out, command := requestsCommand(t, threeRequests, on...)
 	kiln(t, command...).ok(t)
 	checkThree(t, "compiled", out, alone)
 
 	b := filepath.Join(dir, "tiny.kiln")
-	kiln(t, "compile", "--model", tinyModel, "--cache-dir", cache, "--batch", "1,2", "--prefill", "16", "--max-seq", "200", "--speculate", "0", "--head", "sample", "--no-fallback", "-o", b).ok(t)
+	kiln(t, "compile", "--model", tinyModel, "--batch", "1,2", "--prefill", "16", "--max-seq", "200", "--speculate", "0", "--head", "sample", "--no-fallback", "-o", b).ok(t)
 	on = append(on, "--bundle", b)
 	out, command = requestsCommand(t, threeRequests, on...)
 	kiln(t, command...).ok(t)

@@ -16,7 +16,6 @@ import (
 	"github.com/kiln-project/kiln/check"
 	"github.com/kiln-project/kiln/codegen"
 	"github.com/kiln-project/kiln/codegen/bundle"
-	"github.com/kiln-project/kiln/codegen/plan"
 	rt "github.com/kiln-project/kiln/runtime/device"
 	"github.com/kiln-project/kiln/runtime/engine"
 )
@@ -30,8 +29,11 @@ type startup struct {
 	f        *flags
 	dev      device
 	code     *bundle.Code
+	digest   string // of the code
 	layout   engine.Layout
 	progress *progress
+	// noRoom says why fused kernels cannot be checked: the probes do not fit; else "".
+	noRoom string
 	// unfused makes or reads the plans without fused kernels; nil: there are none.
 	unfused func() (*bundle.Side, error)
 }
@@ -86,6 +88,9 @@ func (s *startup) run(x *rt.Executor) error {
 	if b := s.f.text("bundle"); b != "" && s.code.Probes == nil && s.f.boolean("strict") {
 		return refuse(fmt.Errorf("--strict: %s has no probes of fused kernels", b), "kiln compile, without --no-fallback")
 	}
+	if s.noRoom != "" && s.f.boolean("strict") {
+		return refuse(fmt.Errorf("--strict: start-up check: %s", s.noRoom), smaller)
+	}
 	key, err := s.key(x)
 	if err != nil {
 		return err
@@ -100,7 +105,9 @@ func (s *startup) run(x *rt.Executor) error {
 	if !known {
 		s.progress.say("start-up checks")
 		r = found{Device: s.dev.describe(), Of: cmp.Or(s.f.text("bundle"), s.f.text("model")), Faults: []check.ProbeFault{}}
-		if err := s.probe(x, &r); err != nil {
+		if s.noRoom != "" && s.code.Probes != nil {
+			s.tell("start-up check: fused kernels are not checked: %s", s.noRoom)
+		} else if err := s.probe(x, &r); err != nil {
 			return stuck(s.f, fmt.Errorf("start-up check: %w", err))
 		}
 	}
@@ -116,6 +123,8 @@ func (s *startup) run(x *rt.Executor) error {
 		}
 		if data, err := r.encode(); err != nil {
 			return err
+		} else if s.noRoom != "" {
+			s.e.debugf("start-up checks: what was found is not kept, because it is not all")
 		} else if err := cache.Put(key, data); err != nil {
 			s.progress.warn("start-up check: what was found is not kept, so that the next start checks again: %v; --cache-dir DIR is where it would be", err)
 		}
@@ -201,15 +210,9 @@ func (s *startup) key(x *rt.Executor) (string, error) {
 	h := sha256.New()
 	fmt.Fprintf(h, "start-up checks of kiln %s, %d operands\n%s\n", Version, check.ProbeSeeds, s.dev.describe())
 	if g := s.dev.gpu; g != nil {
-		fmt.Fprintf(h, "%d %+v\n", g.info.Version, x.Replayer() != nil && x.Replayer().Graphs())
+		fmt.Fprintf(h, "%d %s %+v\n", g.info.Version, g.info.Build, x.Replayer() != nil && x.Replayer().Graphs())
 	}
-	parts := []*plan.Module{s.code.Module}
-	h.Write(s.code.Object)
-	if p := s.code.Probes; p != nil {
-		h.Write(p.Object)
-		fmt.Fprint(h, p.Graphs)
-		parts = append(parts, p.Module)
-	}
+	fmt.Fprintln(h, s.digest)
 	// Probes run on the model's weights: other files are another model.
 	dir, err := filepath.Abs(s.f.text("model"))
 	if err != nil {
@@ -227,13 +230,6 @@ func (s *startup) key(x *rt.Executor) (string, error) {
 		if strings.HasSuffix(file.Name(), ".safetensors") {
 			fmt.Fprintf(h, "%s/%s %d %d\n", dir, file.Name(), info.Size(), info.ModTime().UnixNano())
 		}
-	}
-	for _, m := range parts {
-		data, err := json.Marshal(m.Plans)
-		if err != nil {
-			return "", err
-		}
-		h.Write(data)
 	}
 	return hex.EncodeToString(h.Sum(nil)), nil
 }

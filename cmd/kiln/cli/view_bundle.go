@@ -5,14 +5,13 @@ import (
 	"slices"
 
 	"github.com/kiln-project/kiln/cmd/kiln/view"
-	"github.com/kiln-project/kiln/codegen/bundle"
 	"github.com/kiln-project/kiln/codegen/plan"
 	"github.com/kiln-project/kiln/ir"
 )
 
 // bundle shows a plan of a bundle, the first that --entry and --bind leave.
 func (v *viewer) bundle(path string) error {
-	b, err := bundle.ReadManifest(path)
+	b, err := readManifest(v.f, path)
 	if err != nil {
 		return err
 	}
@@ -23,7 +22,7 @@ func (v *viewer) bundle(path string) error {
 	if !slices.Contains(b.Manifest.Targets, name) {
 		return usagef("kiln inspect "+path, "--target %s: %s was compiled for %s", name, path, shortList(b.Manifest.Targets))
 	}
-	c, err := b.ReadCode(path, name)
+	c, err := readCode(v.f, b, path, name)
 	if err != nil {
 		return err
 	}

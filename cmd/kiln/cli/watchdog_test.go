@@ -45,6 +45,9 @@ func TestWatchdogRefuses(t *testing.T) {
 	for _, text := range []string{"soon", "-1s", "0s"} {
 		kilnWith(t, chosen, "", append(run, "--watchdog", text)...).failed(t, exitUsage, `--watchdog "`+text+`": want a time such as 30s`)
 	}
+	kiln(t, append(run, "--watchdog", "abc", "--device", "ref")...).failed(t, exitUsage, `--watchdog "abc": want a time such as 30s`, "  try: --watchdog 30s\n")
+	kiln(t, append(run, "--graph", "foo", "--device", "ref")...).failed(t, exitUsage, `--graph "foo": want one of auto, on, off`)
+	kiln(t, append(run, "--graph-build", "foo", "--device", "ref")...).failed(t, exitUsage, `--graph-build "foo": want one of explicit, capture`)
 	kiln(t, append(run, "--watchdog", "30s", "--device", "ref")...).failed(t, exitRefused, "--watchdog: device ref is no GPU")
 }
 

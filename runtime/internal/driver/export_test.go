@@ -82,3 +82,6 @@ func NoOpCalls(d *Device) error {
 	d.lib.fn.GraphLaunch.address, d.lib.fn.StreamSync.address = f, f
 	return err
 }
+
+// BuildID reads the build ID of a file.
+var BuildID = buildID

@@ -13,7 +13,8 @@ type Info struct {
 	Index   int
 	Name    string
 	Target  string // gfx942:sramecc+:xnack-, or sm_90
-	Version int    // of the library
+	Version int    // of the library's interface
+	Build   string // of the library: Library.Build
 
 	Units          int    // compute units, streaming multiprocessors
 	Wave           int    // work-items of a wavefront, of a warp
@@ -63,6 +64,9 @@ func (d *Device) examine() error {
 	i.Kind, i.Index = d.lib.Kind, d.index
 	var err error
 	if i.Version, err = d.lib.Version(); err != nil {
+		return err
+	}
+	if i.Build, err = d.lib.Build(); err != nil {
 		return err
 	}
 	name := make([]byte, 256)

@@ -28,8 +28,9 @@ type Library struct {
 	Path   string   // as given to the loader
 	Absent []string // optional symbols that it does not have
 
-	fn   functions
-	init func() error // once
+	fn      functions
+	address uintptr      // of a function
+	init    func() error // once
 }
 
 // names of libraries, newest first, and the folders below which they are looked
@@ -111,6 +112,7 @@ func Open(k Kind, o Options) (*Library, error) {
 			if err != nil {
 				return 0
 			}
+			l.address = address
 			return address
 		})
 		if err != nil {

@@ -103,7 +103,7 @@ func TestInfo(t *testing.T) {
 		}
 		d := must[*driver.Device](t)(l.OpenDevice(1))
 		want := driver.Info{
-			Kind: driver.HIP, Index: 1, Name: mi350.Name, Target: mi350.Arch, Version: must[int](t)(l.Version()),
+			Kind: driver.HIP, Index: 1, Name: mi350.Name, Target: mi350.Arch, Version: must[int](t)(l.Version()), Build: must[string](t)(l.Build()),
 			Units: 304, Wave: 64, MaxGroup: 1024, Shared: 65536, MaxShared: 65536, UnitShared: 65536, L2: 4 << 20,
 			ClockKHz: 2_100_000, MemoryClockKHz: 1_300_000, BusBits: 8192, Memory: 288 << 30, MemoryFree: 288 << 30,
 		}
