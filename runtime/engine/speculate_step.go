@@ -61,24 +61,37 @@ func (s *speculation) wholeStep() error {
 			}
 			chosen = append(chosen, c)
 		}
-		a, on := s.accept(d, chosen)
-		d.seq.Len += len(a.ids)
+		a, on, err := s.accept(d, chosen)
+		if err != nil {
+			return err
+		}
 		if !on {
 			continue
 		}
 		if n := accepted.I[i]; n != int64(len(a.ids)-1) {
 			return s.failed(d.request, fmt.Errorf("entry %s, position %d: %s accepted %d drafts, of its own tokens %d are right", entry, a.at, s.e.exec.Device(), n, len(a.ids)-1))
 		}
-		live = append(live, d)
-		for n := range s.room(d) {
-			if f := flags.I[i*s.k+n]; f != 0 {
-				return s.failed(d.request, fmt.Errorf("position %d of the MTP block: %w", d.seq.Len-1+n, &RowFault{f}))
-			}
-			d.drafts = append(d.drafts, int32(drafts.I[i*s.k+n]))
+		if on, err = s.keep(d, drafts.I[i*s.k:], flags.I[i*s.k:]); err != nil {
+			return err
+		}
+		if on {
+			live = append(live, d)
 		}
 	}
 	s.live = live
 	return nil
+}
+
+// keep has the drafts of a request that it has room for be verified by its next step, and
+// reports whether it goes on: a faulty one ends it.
+func (s *speculation) keep(d *drafting, drafts, flags []int64) (on bool, err error) {
+	for n := range s.room(d) {
+		if f := flags[n]; f != 0 {
+			return false, d.fault(&RowFault{f}, d.seq.Len-1+n)
+		}
+		d.drafts = append(d.drafts, int32(drafts[n]))
+	}
+	return true, nil
 }
 
 // draftSlots are the rows of the MTP block's window for drafts behind the first, for
