@@ -304,7 +304,12 @@ func (b *batch) result(x *batched) requestResult {
 func (b *batch) finish(err error) error {
 	b.progress.clear()
 	if err != nil {
-		return stuck(b.f, err)
+		err = stuck(b.f, err)
+		var coded *codedError
+		if b.e.ctx.Err() != nil || errors.As(err, &coded) {
+			return err
+		}
+		return &codedError{exitFailed, err, "kiln doctor; what became of each request is in " + b.f.text("out")}
 	}
 	if err := b.s.device.tellCounters(b.e.stderr); err != nil {
 		return err

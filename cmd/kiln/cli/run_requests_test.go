@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/kiln-project/kiln/runtime/device/devicetest"
 )
 
 // threeRequests have prompts of all kinds that the tiny model's tokenizer encodes.
@@ -236,6 +238,37 @@ func TestRunRequestsFail(t *testing.T) {
 	kiln(t, command...).failed(t, exitFailed, "1 of 1 request ended with an error, the first on line 1")
 	if r := resultsOf(t, out); len(r) != 1 || r[0].Finish != "error" {
 		t.Errorf("results %+v", r)
+	}
+}
+
+// An error of the device ends all requests that are left with it, those that wait too, and
+// the command; what has ended before stays.
+func TestRunRequestsDeviceError(t *testing.T) {
+	b := tinyBundle(t)
+	text := `{"prompt_ids": [5], "max_new_tokens": 1, "ignore_eos": true}
+{"prompt_ids": [5, 6], "max_new_tokens": 9, "ignore_eos": true}
+{"prompt_ids": [5, 6, 7], "max_new_tokens": 9, "ignore_eos": true}
+{"prompt_ids": [8], "max_new_tokens": 2}`
+	for _, fails := range []int{1, 4} {
+		_, cuda := devicetest.FakeDrivers(t, devicetest.Fakes{CUDA: []string{"sm_90"}, Fails: fails})
+		out, command := requestsCommand(t, text, "--bundle", b, "--max-batch", "2", "--device", "cuda:0", "--cuda-lib", cuda, "--startup-check=false", "--json")
+		r := kilnWith(t, chosen, "", command...)
+		r.failed(t, exitFailed, "cuGraphLaunch: error 400 ", "\n  try: kiln doctor; what became of each request is in "+out)
+		if r.stdout != "" {
+			t.Errorf("standard output %q", r.stdout)
+		}
+		list := resultsOf(t, out)
+		if len(list) != 4 || list[0].Finish != "length" || len(list[0].IDs) != 1 || list[0].Error != "" {
+			t.Fatalf("results %+v", list)
+		}
+		for i, r := range list[1:] {
+			if r.Finish != "error" || !strings.Contains(r.Error, "cuGraphLaunch: error 400 ") || len(r.IDs) > 8 {
+				t.Errorf("%d replays go well: result %d is %+v", fails, i+1, r)
+			}
+		}
+		if had := len(list[1].IDs); (had > 0) != (fails > 1) {
+			t.Errorf("%d replays go well: request 1 had %d tokens", fails, had)
+		}
 	}
 }
 
