@@ -136,6 +136,7 @@ var flagTable = []flagDef{
 	{name: "batch", def: "", commands: []string{"bench"}, arg: "B,B2", doc: "numbers of requests of decode steps; if empty: those that were compiled"},
 	{name: "prefill", def: "", commands: []string{"bench"}, arg: "T,T2", doc: "numbers of tokens of prefill steps; if empty: those that were compiled"},
 	{name: "ctx", def: "", commands: []string{"bench"}, arg: "N,N2", doc: "tokens of each request that are cached; if empty: 1024, or as many as fit"},
+	{name: "speculate", def: 0, commands: []string{"bench"}, arg: "K", doc: "time steps that verify K drafts of each request; 0: decode steps"},
 	{name: "cold", def: false, commands: []string{"bench"}, doc: "on GPUs: write twice the L2 cache before each sample"},
 	{name: "seconds", def: 20.0, commands: []string{"bench"}, arg: "S", doc: "about how long to time each step and its launches, in seconds; if not given: 20"},
 	{name: "samples", def: 0, commands: []string{"bench"}, arg: "N", doc: "take so many samples of everything; 0: what fits --seconds"},
