@@ -34,7 +34,8 @@ A decode step has one token of each request, behind --ctx tokens that are cached
 a prefill step (--entry prefill) the next --prefill tokens of one request. With
 --speculate K a step verifies K drafts of each request, all of them right, and makes
 new ones; tokens/s is by the acceptance that is measured with the weights of --model,
-and for each number of accepted drafts. Each bucket is timed with each context; without the flags, those that were compiled.
+and for each number of accepted drafts. Each bucket is timed with each context;
+without the flags, those that were compiled.
 
 The time of a kernel is that of the launches up to it less that of those before
 it, both measured in turns. Their sum, the time of the step and the gap between
