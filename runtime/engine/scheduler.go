@@ -103,13 +103,22 @@ func (s *Scheduler) fits() error {
 			if err != nil {
 				return err
 			}
-			if fit.T > l.Rows {
-				return fmt.Errorf("a %s step of %d requests has %d rows, beyond %d, where its order class ends: results would depend on the batch", step.entry, n, fit.T, l.Rows)
+			if fit.T <= l.Rows {
+				continue
 			}
+			if n == 1 {
+				return fmt.Errorf("a %s step of one request has %d rows, beyond %d, where its order class ends: results would depend on the batch", step.entry, fit.T, l.Rows)
+			}
+			s.group = n - 1
+			return nil
 		}
 	}
 	return nil
 }
+
+// StepSessions is how many sessions a step has at most behind their prompts; more of them
+// take several steps, so that all are of one order class.
+func (s *Scheduler) StepSessions() int { return min(s.group, s.limits.Sessions) }
 
 // entryShape is a step of an entry.
 type entryShape struct {

@@ -71,7 +71,7 @@ func TestSchedulerSpeculates(t *testing.T) {
 		{whole, []int{0, 1, 2, 3, 4}, Limits{Drafts: 1}},
 		{whole, []int{0, 1, 2, 3, 4}, Limits{Drafts: 2}},
 		{whole, []int{4, 3, 2, 1, 0}, Limits{Drafts: 2, Chunk: 7, Sessions: 2}},
-		{whole, []int{1, 4, 0, 3}, Limits{Drafts: 3, Chunk: 4, Rows: 16}},
+		{whole, []int{1, 4, 0, 3}, Limits{Drafts: 3, Chunk: 4, Rows: 15}}, // two would take 16 rows
 		{whole, []int{3, 0}, Limits{Drafts: 3, Sessions: 1, Rows: 4}},
 		{separate, []int{4, 0, 3, 2}, Limits{Drafts: 2}},
 	} {
@@ -293,7 +293,7 @@ func TestNewSchedulerRefusesDrafts(t *testing.T) {
 		{e, Limits{Drafts: 4}, "scheduler: 4 drafts, want at most 3"},
 		{plain.e, Limits{Drafts: 1, SessionPages: 2}, "scheduler: the model has no draft entry (no MTP block)"},
 		{e, Limits{Drafts: 3, Rows: 3, SessionPages: 2}, "scheduler: a step with 3 drafts has 4 rows of a request, beyond 3, where its order class ends: results would depend on the batch"},
-		{e, Limits{Drafts: 3, Rows: 15, SessionPages: 2}, "scheduler: a speculate3 step of 1 requests has 16 rows, beyond 15, where its order class ends: results would depend on the batch"},
+		{e, Limits{Drafts: 3, Rows: 15, SessionPages: 2}, "scheduler: a speculate3 step of one request has 16 rows, beyond 15, where its order class ends: results would depend on the batch"},
 		{e, Limits{Drafts: 1, SessionPages: 3}, "scheduler: entry prefill: no bucket holds {T:8 B:1 O:1 P:3}"},
 	} {
 		wantError(t, tc.want, func() error { _, err := NewScheduler(tc.e, tc.l); return err }, tc.want)

@@ -133,9 +133,13 @@ func TestSchedulerGivesWhatEachGetsAlone(t *testing.T) {
 		{[]int{1, 4, 0, 3, 2}, Limits{Sessions: 2, Chunk: 4}},
 		{[]int{1}, Limits{Chunk: 1}},
 		{[]int{2, 0, 4}, Limits{Rows: 1}},
+		{[]int{4, 2, 0}, Limits{Rows: 3}}, // two would take a step of four
 	} {
 		t.Run(fmt.Sprint(tc.order, tc.l), func(t *testing.T) {
 			s := scheduler(t, tc.l)
+			if n := s.StepSessions(); (n == 1) != (tc.l.Rows > 0) {
+				t.Errorf("steps have %d sessions", n)
+			}
 			s.exec.look = s.canary(t)
 			var sessions []*Session
 			heard := make([][]int32, len(tc.order))
@@ -399,7 +403,6 @@ func TestNewSchedulerRefuses(t *testing.T) {
 		{Limits{Pages: 5}, "scheduler: 5 pages, want at most 4"},
 		{Limits{Pages: 1, SessionPages: 2}, "scheduler: 2 pages of a session, want at most 1"},
 		{Limits{Queue: -1}, "scheduler: -1 waiting requests, want at most 2147483647"},
-		{Limits{SessionPages: 2, Rows: 3}, "scheduler: a decode step of 2 requests has 4 rows, beyond 3, where its order class ends: results would depend on the batch"},
 		{Limits{Chunk: 9}, "scheduler: 9 tokens of a prefill step, want at most 8"},
 		{Limits{Drafts: 4}, "scheduler: 4 drafts, want at most 3"},
 		{Limits{SessionPages: 3}, "scheduler: entry prefill: no bucket holds {T:8 B:1 O:1 P:3}"},
@@ -411,7 +414,9 @@ func TestNewSchedulerRefuses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := "scheduler: entry decode: no bucket holds {T:3 B:3 O:3 P:4}"
+	want := "scheduler: a decode step of one request has 2 rows, beyond 1, where its order class ends: results would depend on the batch"
+	wantError(t, want, func() error { _, err := NewScheduler(e, Limits{Rows: 1}); return err }, want)
+	want = "scheduler: entry decode: no bucket holds {T:3 B:3 O:3 P:4}"
 	wantError(t, want, func() error { _, err := NewScheduler(e, Limits{}); return err }, want)
 }
 

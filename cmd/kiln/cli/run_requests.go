@@ -219,6 +219,9 @@ func (b *batch) submit() error {
 		}
 		return refuse(err, hint)
 	}
+	if n := b.sched.StepSessions(); n < b.limits.Sessions {
+		b.progress.note("a step has at most %d of %d requests: the next larger one has more than %d rows, where its order class ends", n, b.limits.Sessions, b.limits.Rows)
+	}
 	for _, x := range b.list {
 		if x.refused == nil {
 			x.session, x.refused = b.sched.Submit(x.req, func(id int32) error { return b.hear(x, id) })

@@ -165,6 +165,11 @@ func TestRunRequestsCompiled(t *testing.T) {
 	out, command = requestsCommand(t, threeRequests, append(on, "--speculate", "2")...)
 	kiln(t, command...).ok(t)
 	checkThree(t, "compiled, with drafts", out, alone)
+	out, command = requestsCommand(t, threeRequests, append(on, "--speculate", "1", "--set", "fuse-hc.max_tokens=5")...)
+	if r := kiln(t, command...).ok(t); !strings.Contains(r.stderr, "a step has at most 2 of 3 requests: the next larger one has more than 5 rows") {
+		t.Errorf("standard error %q", r.stderr)
+	}
+	checkThree(t, "in two steps", out, alone)
 	_, command = requestsCommand(t, threeRequests, append(on, "--speculate", "3", "--set", "fuse-hc.max_tokens=3")...)
 	kiln(t, command...).failed(t, exitRefused, "a step with 3 drafts has 4 rows of a request, beyond 3, where its order class ends", "--speculate 2")
 
