@@ -287,9 +287,8 @@ func (s *Scheduler) prefill(x *Session) error {
 	if x.spec != nil {
 		ahead := s.speculation(nil)
 		err := ahead.chunk(x.spec, from, from+len(part), out)
-		if Commit(f); err == nil {
-			err = ahead.chain()
-		}
+		Commit(f)
+		ahead.trim() // no chain of drafts: a run for one request alone costs more than it saves
 		if err != nil {
 			return fmt.Errorf("MTP block behind prompt tokens %d..%d of a request: %w", from, from+len(part)-1, err)
 		}

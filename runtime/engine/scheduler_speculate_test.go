@@ -132,8 +132,8 @@ func TestSchedulerSpeculates(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	out, _, err := e.Speculate(t.Context(), []*Seq{seq}, reqs[:1], 2, nil, nobody)
-	if among := alone["2 0"]; err != nil || out[0].Steps != among.Steps || fmt.Sprint(out[0].Drafts) != fmt.Sprint(among.Drafts) {
+	out, _, err := e.Speculate(t.Context(), []*Seq{seq}, reqs[:1], 1, nil, nobody)
+	if among := alone["1 0"]; err != nil || out[0].Steps != among.Steps || fmt.Sprint(out[0].Drafts) != fmt.Sprint(among.Drafts) {
 		t.Errorf("alone %d steps and drafts %v (error %v), among others %d and %v", out[0].Steps, out[0].Drafts, err, among.Steps, among.Drafts)
 	}
 }

@@ -202,6 +202,13 @@ func (d *drafting) take(c Choice, pos int, emit func(id int32) error) bool {
 // with the token that follows them they are no more than it wants.
 func (s *speculation) room(d *drafting) int { return min(s.k, d.r.MaxNew-len(d.out.IDs)-1) }
 
+// trim leaves no more drafts than there is room for.
+func (s *speculation) trim() {
+	for _, d := range s.live {
+		d.drafts = d.drafts[:min(len(d.drafts), s.room(d))]
+	}
+}
+
 // fault ends a request whose draft behind a position is faulty.
 func (d *drafting) fault(err error, pos int) error {
 	_, err = d.give(Choice{Err: fmt.Errorf("the MTP block: %w", err)}, pos)
@@ -353,12 +360,12 @@ func (s *speculation) accept(d *drafting, chosen []Choice) (a ahead, on bool, er
 // chain makes the drafts behind the first one: the MTP block over its own streams and
 // its own draft, at positions that are not final.
 func (s *speculation) chain() error {
+	s.trim()
 	for {
 		var list []ahead
 		for _, d := range s.live {
 			n := len(d.drafts)
-			if room := s.room(d); n >= room {
-				d.drafts = d.drafts[:room]
+			if n >= s.room(d) {
 				continue
 			}
 			list = append(list, ahead{d: d, at: d.seq.Len + n - 1, ids: d.drafts[n-1:], h: []streamRow{d.x}})

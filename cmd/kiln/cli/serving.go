@@ -106,9 +106,9 @@ func (s *served) buckets() []passes.Bucket {
 			out = append(out, passes.Bucket{Entry: string(dsv4.SpeculateEntry(k)), Bind: bind(b*(k+1), b)})
 		}
 	}
-	if k > 0 { // what start-up checks replay; the MTP block over the prompts, and drafts behind them
+	if k > 0 { // what start-up checks replay; the MTP block over the prompts
 		out = append(out, passes.Bucket{Entry: "decode", Bind: bind(1, 1)})
-		for _, t := range append(sizes, 1) {
+		for _, t := range sizes {
 			out = append(out, passes.Bucket{Entry: "draft", Bind: bind(t, 1)})
 		}
 	}

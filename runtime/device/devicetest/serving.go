@@ -90,7 +90,6 @@ func compileServed(t testing.TB, c *codegen.Compiler, chip string, drafts []int)
 		add("prefill", n, 1)
 		add("draft", n, 1)
 	}
-	add("draft", 1, 1)
 	for _, n := range servedBatches {
 		add("decode", n, n)
 		for _, k := range drafts {
