@@ -65,15 +65,19 @@ func Step(l engine.Layout, bind map[string]int) Maker {
 
 // metadata makes the index inputs of a step with the extents that are bound.
 func metadata(l engine.Layout, entry string, bind map[string]int, r *rand.Rand) (engine.Tensors, error) {
+	drafts := engine.DraftsOf(entry)
 	shape := engine.Shape{T: bind["T"], B: bind["B"], O: bind["O"], P: max(1, bind["P"])}
-	switch entry {
-	case "decode":
+	switch {
+	case entry == "decode":
 		shape.T, shape.O = shape.B, shape.B
-	case "verify":
+	case entry == "verify":
 		shape.T = shape.B * (bind["K"] + 1)
 		shape.O = shape.T
-	case "draft":
+	case entry == "draft":
 		l = l.Draft()
+	case drafts > 0:
+		shape.T = shape.B * (drafts + 1)
+		shape.O = shape.T
 	}
 	if shape.T < shape.B {
 		return nil, fmt.Errorf("entry %s: %d tokens cannot be those of %d requests: bind T to at least B", entry, shape.T, shape.B)
@@ -113,6 +117,9 @@ func metadata(l engine.Layout, entry string, bind map[string]int, r *rand.Rand) 
 			f.Sampling = engine.Sampling{Temperature: 0.5 + r.Float64(), TopK: r.IntN(2) * (1 + r.IntN(l.Vocab)), TopP: float64(r.IntN(2)) * r.Float64(), Seed: r.Uint64()}
 		}
 		feeds = append(feeds, f)
+	}
+	if drafts > 0 {
+		return engine.SpeculateMetadata(l, feeds, drafts, shape)
 	}
 	return engine.Metadata(l, feeds, shape)
 }

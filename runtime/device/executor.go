@@ -44,6 +44,13 @@ func (x *Executor) load(ctx context.Context, code []byte, mod *plan.Module, weig
 	return err
 }
 
+// Executor runs some plans of a model whose weights are bound. It is not closed: the
+// model is, and the states before.
+func (m *Model) Executor(plans []*plan.Plan) (*Executor, error) {
+	programs, err := m.loadAll(plans)
+	return &Executor{dev: m.dev, m: m, plans: plans, programs: programs}, err
+}
+
 // loadAll prepares plans with an arena for the largest of them.
 func (m *Model) loadAll(plans []*plan.Plan) (map[*plan.Plan]*Program, error) {
 	var arena int64

@@ -15,12 +15,11 @@ type Buckets struct {
 // Fit implements Executor.
 func (b *Buckets) Fit(entry string, s Shape) (Shape, error) {
 	pad := Shape{P: b.Pages}
-	switch entry {
-	case entryPrefill, entryDraft:
+	if entry == entryPrefill || entry == entryDraft && s.B == 1 {
 		pad.T, pad.B, pad.O = atLeast(b.Prefill, s.T), 1, 1
-	case entryDecode:
-		n := atLeast(b.Decode, s.B)
-		pad.T, pad.B, pad.O = n, n, n
+	} else {
+		n := atLeast(b.Decode, s.B) // of as many rows each
+		pad.T, pad.B, pad.O = n*(s.T/s.B), n, n*(s.O/s.B)
 	}
 	if pad.T < s.T || pad.B < s.B || pad.O < s.O || pad.P < s.P {
 		return Shape{}, fmt.Errorf("entry %s: no bucket holds %+v", entry, s)

@@ -127,8 +127,8 @@ func (e *Engine) bind(entry string, s Shape) (map[string]int, error) {
 		}
 		b["K"] = k
 	default:
-		var k int
-		if n, _ := fmt.Sscanf(entry, "speculate%d", &k); n != 1 || entry != speculateEntry(k) {
+		k := DraftsOf(entry)
+		if k == 0 {
 			return nil, fmt.Errorf("entry %q is not a step of the main model", entry)
 		}
 		if s.T != s.B*(k+1) || s.O != s.T {

@@ -121,8 +121,10 @@ func (r *Request) done(ids []int32) bool {
 // Outcome is what became of a request of a batch: its new tokens, and what ended it
 // if that was an error.
 type Outcome struct {
-	IDs []int32
-	Err error
+	IDs    []int32
+	Err    error
+	Steps  int        // of the main model behind the prompt that it was part of
+	Drafts DraftStats // of speculative steps
 }
 
 // GenerateBatch runs requests beside each other, each on a fresh sequence of its own:
@@ -187,6 +189,7 @@ func (e *Engine) GenerateBatch(ctx context.Context, seqs []*Seq, reqs []Request,
 		Commit(feeds)
 		live = nil
 		for n, i := range step {
+			list[i].Steps++
 			take(i, chosen[n])
 		}
 	}

@@ -14,10 +14,10 @@ type Limits struct {
 	Sessions     int // that have a place at a time; all rings
 	Pages        int // of all sessions; all pages
 	SessionPages int // of one session, as the plans' page tables have; Pages
-	Rows         int // of a decode step, padding included, so that all are of one order class; more sessions take several
+	Rows         int // of a decode or speculative step, padding included, so that all are of one order class; more sessions take several
 	Queue        int // requests that wait for a place; 256
 	Chunk        int // tokens of a prefill step; what the executor takes
-	Drafts       int // positions beyond its last token that a session's steps may write; none
+	Drafts       int // of a step: speculative steps take the place of decode steps; none
 }
 
 // defaultQueue is how many requests wait if nobody says.
@@ -29,13 +29,15 @@ const defaultQueue = 256
 // order of submission until a ring and pages for all of its positions are free, so that
 // it never runs out of them. Prompts are fed one after another in the order of
 // admission, a chunk a step; while there are prompts and sessions past theirs, such
-// steps alternate with decode steps of all the latter. Nothing depends on a clock: equal
-// submissions between equal steps give equal steps.
+// steps alternate with decode steps of all the latter. With drafts those are speculative
+// steps, and a session may get several tokens of one: the same tokens. Nothing depends on
+// a clock: equal submissions between equal steps give equal steps.
 //
 // One goroutine calls Step, Drain or Serve; any may call Submit, and Cancel of sessions.
 type Scheduler struct {
 	e      *Engine
 	limits Limits
+	group  int           // sessions of a decode step at most
 	wake   chan struct{} // has one if something was submitted or cancelled
 
 	mu      sync.Mutex
@@ -44,6 +46,7 @@ type Scheduler struct {
 	running []*Session // in the order of admission
 	ended   error      // why nothing more is taken on
 	fed     bool       // the last step was a chunk of a prompt
+	stats   Stats
 }
 
 // NewScheduler makes a scheduler for an engine, all of whose rings and pages are free.
@@ -69,19 +72,78 @@ func NewScheduler(e *Engine, l Limits) (*Scheduler, error) {
 	if err := limit("pages of a session", &l.SessionPages, l.Pages, l.Pages); err != nil {
 		return nil, err
 	}
-	if _, err := e.exec.Fit(entryPrefill, Shape{T: l.Chunk, B: 1, O: 1, P: l.SessionPages}); err != nil {
+	s := &Scheduler{e: e, limits: l, group: l.Rows / (l.Drafts + 1), wake: make(chan struct{}, 1), places: NewPlaces(l.Sessions, l.Pages)}
+	s.stats.Drafts = newDraftStats(l.Drafts)
+	if err := s.fits(); err != nil {
 		return nil, fmt.Errorf("scheduler: %w", err)
 	}
-	for n := 1; n <= min(l.Sessions, l.Rows); n++ {
-		fit, err := e.exec.Fit(entryDecode, Shape{T: n, B: n, O: n, P: l.SessionPages})
-		if err != nil {
-			return nil, fmt.Errorf("scheduler: %w", err)
+	return s, nil
+}
+
+// fits refuses limits that the executor has no steps for.
+func (s *Scheduler) fits() error {
+	l, e := s.limits, s.e
+	if l.Drafts > 0 {
+		if err := e.CheckDrafts(l.Drafts); err != nil {
+			return err
 		}
-		if fit.T > l.Rows {
-			return nil, fmt.Errorf("scheduler: a decode step of %d requests has %d rows, beyond %d, where its order class ends: results would depend on the batch", n, fit.T, l.Rows)
+		if s.group == 0 {
+			return fmt.Errorf("a step with %d drafts has %d rows of a request, beyond %d, where its order class ends: results would depend on the batch", l.Drafts, l.Drafts+1, l.Rows)
+		}
+		if _, err := e.exec.Fit(entryDraft, Shape{T: l.Chunk, B: 1, O: 1, P: 1}); err != nil {
+			return err
 		}
 	}
-	return &Scheduler{e: e, limits: l, wake: make(chan struct{}, 1), places: NewPlaces(l.Sessions, l.Pages)}, nil
+	if _, err := e.exec.Fit(entryPrefill, Shape{T: l.Chunk, B: 1, O: 1, P: l.SessionPages}); err != nil {
+		return err
+	}
+	for n := 1; n <= min(l.Sessions, s.group); n++ {
+		for _, step := range s.steps(n) {
+			fit, err := e.exec.Fit(step.entry, step.Shape)
+			if err != nil {
+				return err
+			}
+			if fit.T <= l.Rows {
+				continue
+			}
+			if n == 1 {
+				return fmt.Errorf("a %s step of one request has %d rows, beyond %d, where its order class ends: results would depend on the batch", step.entry, fit.T, l.Rows)
+			}
+			s.group = n - 1
+			return nil
+		}
+	}
+	return nil
+}
+
+// StepSessions is how many sessions a step has at most behind their prompts; more of them
+// take several steps, so that all are of one order class.
+func (s *Scheduler) StepSessions() int { return min(s.group, s.limits.Sessions) }
+
+// entryShape is a step of an entry.
+type entryShape struct {
+	entry string
+	Shape
+}
+
+// steps are those that n sessions may take which are past their prompts.
+func (s *Scheduler) steps(n int) []entryShape {
+	k, pages := s.limits.Drafts, s.limits.SessionPages
+	if k == 0 {
+		return []entryShape{{entryDecode, Shape{T: n, B: n, O: n, P: pages}}}
+	}
+	rows := n * (k + 1)
+	var list []entryShape
+	whole := s.e.exec.Has(speculateEntry(k))
+	if whole {
+		list = append(list, entryShape{speculateEntry(k), Shape{T: rows, B: n, O: rows, P: pages}})
+	}
+	if !whole || s.e.layout.Head == HeadLogits { // whole steps do not sample then
+		list = append(list,
+			entryShape{entryVerify, Shape{T: rows, B: n, O: rows, P: pages}},
+			entryShape{entryDraft, Shape{T: rows, B: n, O: n, P: 1}})
+	}
+	return list
 }
 
 // limit fills in the default of a number, and bounds it.
@@ -122,7 +184,7 @@ func (s *Scheduler) Submit(r Request, emit func(id int32) error) (*Session, erro
 	if err := s.Check(r); err != nil {
 		return nil, err
 	}
-	x := &Session{req: r, emit: emit, pages: s.e.layout.Pages(s.positions(r)), wake: s.wake, done: make(chan struct{})}
+	x := &Session{req: r, emit: emit, out: Outcome{Drafts: newDraftStats(s.limits.Drafts)}, pages: s.e.layout.Pages(s.positions(r)), wake: s.wake, done: make(chan struct{})}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.ended != nil {
@@ -159,7 +221,7 @@ func (s *Scheduler) Step() (ran bool, err error) {
 	case prompt != nil:
 		err = s.prefill(prompt)
 	case len(rest) > 0:
-		for list := range slices.Chunk(rest, s.limits.Rows) {
+		for list := range slices.Chunk(rest, s.group) {
 			if err = s.decode(list); err != nil {
 				break
 			}
@@ -194,6 +256,9 @@ func (s *Scheduler) next() (prompt *Session, rest []*Session, err error) {
 			return nil, nil, err
 		}
 		s.queue, s.running = s.queue[1:], append(s.running, x)
+		if s.limits.Drafts > 0 {
+			x.spec = &drafting{seq: x.seq, r: &x.req, out: &x.out, give: func(c Choice, _ int) (bool, error) { return s.take(x, c) }}
+		}
 	}
 	for _, x := range s.running {
 		switch {
@@ -219,6 +284,16 @@ func (s *Scheduler) prefill(x *Session) error {
 	if err != nil {
 		return fmt.Errorf("prompt tokens %d..%d of a request: %w", from, from+len(part)-1, err)
 	}
+	if x.spec != nil {
+		ahead := s.speculation(nil)
+		err := ahead.chunk(x.spec, from, from+len(part), out)
+		Commit(f)
+		ahead.trim() // no chain of drafts: a run for one request alone costs more than it saves
+		if err != nil {
+			return fmt.Errorf("MTP block behind prompt tokens %d..%d of a request: %w", from, from+len(part)-1, err)
+		}
+		return nil
+	}
 	list, err := Choose(f, out)
 	if err != nil {
 		return err
@@ -227,12 +302,15 @@ func (s *Scheduler) prefill(x *Session) error {
 	if x.prefilling() {
 		return nil
 	}
-	return s.take(x, list)
+	_, err = s.take(x, list[0])
+	return err
 }
 
-// decode gives each session its next tokens. It is the one place that knows how
-// sessions go on: a step may give a session several tokens, if it commits them.
+// decode gives each session its next tokens.
 func (s *Scheduler) decode(list []*Session) error {
+	if s.limits.Drafts > 0 {
+		return s.speculate(list)
+	}
 	feeds := make([]Feed, len(list))
 	for i, x := range list {
 		feeds[i] = x.req.next(x.seq, x.out.IDs[len(x.out.IDs)-1])
@@ -246,37 +324,85 @@ func (s *Scheduler) decode(list []*Session) error {
 		return err
 	}
 	Commit(feeds)
+	s.count(Stats{Steps: 1})
 	for i, x := range list {
-		if err := s.take(x, chosen[i:i+1]); err != nil {
+		x.out.Steps++
+		if _, err := s.take(x, chosen[i]); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// take adds new tokens to a session, in order, and ends it if it is done.
-func (s *Scheduler) take(x *Session, chosen []Choice) error {
-	for _, c := range chosen {
-		err, at := c.Err, len(x.req.Prompt)+len(x.out.IDs)-1
-		if x.cancelled.Load() {
-			err = ErrCancelled
-		}
-		if err == nil {
-			x.out.IDs = append(x.out.IDs, c.ID)
-			if x.emit != nil {
-				err = x.emit(c.ID)
-			}
-		}
-		if err != nil && !errors.Is(err, ErrCancelled) {
-			err = fmt.Errorf("position %d: %w", at, err)
-		}
-		if err != nil || x.req.done(x.out.IDs) {
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			return s.end(x, err)
-		}
+// speculate verifies the drafts of sessions, gives each the tokens that follow, and makes
+// new drafts. How many are right is each session's own matter.
+func (s *Scheduler) speculate(list []*Session) error {
+	ahead := s.speculation(list)
+	err := ahead.step()
+	s.count(ahead.stats)
+	if err != nil {
+		return fmt.Errorf("speculative step of %d requests: %w", len(list), err)
 	}
 	return nil
+}
+
+// speculation has sessions speculate. All that is kept of it between steps is what each
+// session drafted.
+func (s *Scheduler) speculation(list []*Session) *speculation {
+	k := s.limits.Drafts
+	a := &speculation{e: s.e, k: k, whole: s.e.exec.Has(speculateEntry(k)), stats: Stats{Drafts: newDraftStats(k)}}
+	for i, x := range list {
+		x.spec.request = i
+		a.live = append(a.live, x.spec)
+		a.whole = a.whole && s.e.wholeStep(x.req.Sampling)
+	}
+	a.all = a.live
+	return a
+}
+
+// count adds to the scheduler's numbers.
+func (s *Scheduler) count(st Stats) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stats.Steps += st.Steps
+	for i := range st.Drafts.Drafted {
+		s.stats.Drafts.Drafted[i] += st.Drafts.Drafted[i]
+		s.stats.Drafts.Accepted[i] += st.Drafts.Accepted[i]
+	}
+}
+
+// Stats are the steps of the main model behind prompts until now, each with any number of
+// sessions, and the drafts that they verified. There are no times.
+func (s *Scheduler) Stats() Stats {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	st := s.stats
+	st.Drafts = DraftStats{Drafted: slices.Clone(st.Drafts.Drafted), Accepted: slices.Clone(st.Drafts.Accepted)}
+	return st
+}
+
+// take adds a new token to a session, ends it if it is done or the choice is a fault, and
+// reports whether it goes on.
+func (s *Scheduler) take(x *Session, c Choice) (on bool, err error) {
+	why, at := c.Err, len(x.req.Prompt)+len(x.out.IDs)-1
+	if x.cancelled.Load() {
+		why = ErrCancelled
+	}
+	if why == nil {
+		x.out.IDs = append(x.out.IDs, c.ID)
+		if x.emit != nil {
+			why = x.emit(c.ID)
+		}
+	}
+	if why != nil && !errors.Is(why, ErrCancelled) {
+		why = fmt.Errorf("position %d: %w", at, why)
+	}
+	if why == nil && !x.req.done(x.out.IDs) {
+		return true, nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return false, s.end(x, why)
 }
 
 // end takes a session out and gives back its place.
@@ -285,7 +411,7 @@ func (s *Scheduler) end(x *Session, why error) error {
 	if x.seq != nil {
 		err = s.places.Free(x.seq)
 	}
-	x.seq, x.out.Err = nil, why
+	x.seq, x.spec, x.out.Err = nil, nil, why
 	s.queue, s.running = without(s.queue, x), without(s.running, x)
 	close(x.done)
 	return err

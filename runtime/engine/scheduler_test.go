@@ -47,7 +47,11 @@ type scheduled struct {
 
 func scheduler(t testing.TB, l Limits) *scheduled {
 	t.Helper()
-	m := withHead(t, dsv4.HeadSample)
+	return schedulerOf(t, withHead(t, dsv4.HeadSample), l)
+}
+
+func schedulerOf(t testing.TB, m *tinyModel, l Limits) *scheduled {
+	t.Helper()
 	x := &looked{Executor: &Buckets{Executor: m.ref, Decode: []int{1, 4}, Prefill: []int{4, 8}, Pages: 2}}
 	e, err := New(x, m.layout, 3, 4)
 	if err != nil {
@@ -129,9 +133,13 @@ func TestSchedulerGivesWhatEachGetsAlone(t *testing.T) {
 		{[]int{1, 4, 0, 3, 2}, Limits{Sessions: 2, Chunk: 4}},
 		{[]int{1}, Limits{Chunk: 1}},
 		{[]int{2, 0, 4}, Limits{Rows: 1}},
+		{[]int{4, 2, 0}, Limits{Rows: 3}}, // two would take a step of four
 	} {
 		t.Run(fmt.Sprint(tc.order, tc.l), func(t *testing.T) {
 			s := scheduler(t, tc.l)
+			if n := s.StepSessions(); (n == 1) != (tc.l.Rows > 0) {
+				t.Errorf("steps have %d sessions", n)
+			}
 			s.exec.look = s.canary(t)
 			var sessions []*Session
 			heard := make([][]int32, len(tc.order))
@@ -168,29 +176,47 @@ func TestSchedulerChunks(t *testing.T) {
 	}
 }
 
-// canary checks each step's writes.
+// canary checks each step's writes: those of the main model's steps to its pools, those of
+// the MTP block to its own, where drafts are written that no step may read.
 func (s *scheduled) canary(t *testing.T) func(string, Tensors, func() (Tensors, error)) (Tensors, error) {
-	return func(_ string, in Tensors, run func() (Tensors, error)) (Tensors, error) {
+	return func(entry string, in Tensors, run func() (Tensors, error)) (Tensors, error) {
 		before := s.e.snapshot()
 		out, err := run()
-		var feeds []Feed
+		var feeds, drafted []Feed
 		for b, ring := range in["ring"].I {
 			if ring == noRow {
 				continue
 			}
-			n := 0
-			for _, r := range in["req"].I {
-				if r == int64(b) {
-					n++
+			n, from := 0, 0
+			for row, r := range in["req"].I {
+				if r != int64(b) {
+					continue
+				}
+				if n++; n == 1 {
+					from = int(in["pos"].I[row])
 				}
 			}
 			i := slices.IndexFunc(s.running, func(x *Session) bool { return x.seq.Ring == int(ring) })
 			if i < 0 {
 				t.Fatalf("ring %d of a step is no session's", ring)
 			}
-			feeds = append(feeds, Feed{Seq: s.running[i].seq, IDs: make([]int32, n)})
+			seq := &Seq{Ring: int(ring), Pages: s.running[i].seq.Pages, Len: from}
+			feeds = append(feeds, Feed{Seq: seq, IDs: make([]int32, n)})
+			drafted = append(drafted, Feed{Seq: seq, IDs: make([]int32, 2*s.limits.Drafts)})
 		}
-		s.m.checkUntouched(t, s.e, before, feeds)
+		mtp := func(pool string) bool { return strings.HasPrefix(pool, "mtp.") }
+		main := func(pool string) bool { return !mtp(pool) }
+		switch {
+		case entry == entryDraft:
+			s.m.checkWrites(t, s.e, before, feeds, mtp, true)
+			s.m.checkWrites(t, s.e, before, nil, main, false)
+		case strings.HasPrefix(entry, "speculate"):
+			s.m.checkWrites(t, s.e, before, feeds, main, true)
+			s.m.checkWrites(t, s.e, before, drafted, mtp, false)
+		default:
+			s.m.checkWrites(t, s.e, before, feeds, main, true)
+			s.m.checkWrites(t, s.e, before, nil, mtp, false)
+		}
 		return out, err
 	}
 }
@@ -342,7 +368,7 @@ func TestSchedulerEndsOne(t *testing.T) {
 
 // What cannot finish is refused before anything runs.
 func TestSchedulerRefuses(t *testing.T) {
-	s := scheduler(t, Limits{Queue: 2, Drafts: 3})
+	s := scheduler(t, Limits{Queue: 2})
 	ids := make([]int32, 4097)
 	for _, tc := range []struct {
 		name string
@@ -350,14 +376,14 @@ func TestSchedulerRefuses(t *testing.T) {
 		want string
 	}{
 		{"no prompt", Request{MaxNew: 1}, "the prompt has no tokens"},
-		{"positions", Request{Prompt: ids[:4000], MaxNew: 95}, "4000 prompt tokens, 95 new ones and 3 drafts need 4098 positions, max_position_embeddings is 4096"},
-		{"pages", Request{Prompt: ids[:200], MaxNew: 54}, "200 prompt tokens, 54 new ones and 3 drafts need 257 positions, a session has 256 (2 pages of 128)"},
+		{"positions", Request{Prompt: ids[:4000], MaxNew: 97}, "the prompt has 4000 tokens and max_position_embeddings is 4096, so at most 96 new tokens fit, not 97"},
+		{"pages", Request{Prompt: ids[:200], MaxNew: 57}, "200 prompt tokens, 57 new ones and 0 drafts need 257 positions, a session has 256 (2 pages of 128)"},
 		{"vocabulary", Request{Prompt: []int32{2048}, MaxNew: 1}, "prompt token 0: id 2048 is out of vocabulary (2048)"},
 		{"sampling", Request{Prompt: ids[:1], MaxNew: 1, Sampling: Sampling{Temperature: -1}}, "temperature is -1, want a finite number of at least 0"},
 	} {
 		wantError(t, tc.name, func() error { _, err := s.Submit(tc.r, nil); return err }, tc.want)
 	}
-	r := Request{Prompt: ids[:200], MaxNew: 53}
+	r := Request{Prompt: ids[:200], MaxNew: 56}
 	s.submit(t, r, nil).Cancel()
 	s.submit(t, r, nil).Cancel()
 	wantError(t, "queue", func() error { _, err := s.Submit(r, nil); return err }, "2 requests wait already, as many as may")
@@ -377,7 +403,6 @@ func TestNewSchedulerRefuses(t *testing.T) {
 		{Limits{Pages: 5}, "scheduler: 5 pages, want at most 4"},
 		{Limits{Pages: 1, SessionPages: 2}, "scheduler: 2 pages of a session, want at most 1"},
 		{Limits{Queue: -1}, "scheduler: -1 waiting requests, want at most 2147483647"},
-		{Limits{SessionPages: 2, Rows: 3}, "scheduler: a decode step of 2 requests has 4 rows, beyond 3, where its order class ends: results would depend on the batch"},
 		{Limits{Chunk: 9}, "scheduler: 9 tokens of a prefill step, want at most 8"},
 		{Limits{Drafts: 4}, "scheduler: 4 drafts, want at most 3"},
 		{Limits{SessionPages: 3}, "scheduler: entry prefill: no bucket holds {T:8 B:1 O:1 P:3}"},
@@ -389,7 +414,9 @@ func TestNewSchedulerRefuses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := "scheduler: entry decode: no bucket holds {T:3 B:3 O:3 P:4}"
+	want := "scheduler: a decode step of one request has 2 rows, beyond 1, where its order class ends: results would depend on the batch"
+	wantError(t, want, func() error { _, err := NewScheduler(e, Limits{Rows: 1}); return err }, want)
+	want = "scheduler: entry decode: no bucket holds {T:3 B:3 O:3 P:4}"
 	wantError(t, want, func() error { _, err := NewScheduler(e, Limits{}); return err }, want)
 }
 

@@ -30,8 +30,9 @@ type Session struct {
 	done      chan struct{}
 
 	// Of the goroutine that steps, until done is closed.
-	seq *Seq // its place, while it has one
-	out Outcome
+	seq  *Seq // its place, while it has one
+	out  Outcome
+	spec *drafting // with drafts, while it has a place
 }
 
 // Cancel ends the session before its next token; of one that has ended nothing

@@ -30,6 +30,11 @@ type DraftStats struct {
 	Accepted []int // those whose draft there, and all before it, were right
 }
 
+// newDraftStats counts nothing yet, for k places.
+func newDraftStats(k int) DraftStats {
+	return DraftStats{Drafted: make([]int, k), Accepted: make([]int, k)}
+}
+
 // Acceptance is the fraction of accepted drafts by place; 0 where there were none.
 func (d DraftStats) Acceptance() []float64 {
 	list := make([]float64, len(d.Drafted))
@@ -81,39 +86,38 @@ var errNoDraft = errors.New("the model has no draft entry (no MTP block)")
 // are right, each for itself. progress, if not nil, hears how many tokens of a
 // request's prompt are done. The times of the stats are those of all requests.
 func (e *Engine) Speculate(ctx context.Context, seqs []*Seq, reqs []Request, k int, progress func(request, done int), emit func(request int, id int32) error) ([]Outcome, Stats, error) {
-	s, err := e.newSpeculation(seqs, reqs, k, emit)
+	s, list, err := e.newSpeculation(seqs, reqs, k, emit)
 	if err != nil {
 		return nil, Stats{}, err
 	}
 	start := time.Now()
 	for i := range reqs {
 		if err := s.prompt(ctx, i, progress); err != nil {
-			return s.outcomes(), s.stats, s.failed(i, err)
+			return list, s.stats, s.failed(i, err)
 		}
 	}
 	s.stats.Prefill = time.Since(start)
 	start = time.Now()
 	if err := s.chain(); err != nil {
-		return s.outcomes(), s.stats, err
+		return list, s.stats, err
 	}
 	for len(s.live) > 0 {
 		if err := ctx.Err(); err != nil {
-			return s.outcomes(), s.stats, err
+			return list, s.stats, err
 		}
 		if err := s.step(); err != nil {
-			return s.outcomes(), s.stats, err
+			return list, s.stats, err
 		}
 	}
 	s.stats.Decode = time.Since(start)
-	return s.outcomes(), s.stats, nil
+	return list, s.stats, nil
 }
 
-// speculation is the state of a Speculate between steps.
+// speculation is the state of requests that speculate between steps.
 type speculation struct {
 	e     *Engine
 	k     int
 	whole bool // steps are one run of an entry, not one of verify and k of draft
-	emit  func(request int, id int32) error
 	all   []*drafting
 	live  []*drafting // those that go on, in the order of all
 	stats Stats
@@ -121,12 +125,15 @@ type speculation struct {
 
 // drafting is a request that speculates.
 type drafting struct {
-	Outcome
 	request int
 	seq     *Seq
-	r       Request
-	drafts  []int32   // of the tokens behind the last one
-	x       streamRow // of the MTP block where it made the last draft
+	r       *Request
+	out     *Outcome
+	// give gives out the choice that follows a position, or ends the request with what
+	// is wrong with it, and reports whether the request goes on. Its error ends all.
+	give   func(c Choice, pos int) (on bool, err error)
+	drafts []int32   // of the tokens behind the last one
+	x      streamRow // of the MTP block where it made the last draft
 }
 
 // streamRow is a row [C,D] of a step's residual streams [T,C,D].
@@ -135,29 +142,39 @@ type streamRow struct {
 	row int
 }
 
-func (e *Engine) newSpeculation(seqs []*Seq, reqs []Request, k int, emit func(request int, id int32) error) (*speculation, error) {
+func (e *Engine) newSpeculation(seqs []*Seq, reqs []Request, k int, emit func(request int, id int32) error) (*speculation, []Outcome, error) {
 	if err := e.CheckDrafts(k); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if len(seqs) != len(reqs) {
-		return nil, fmt.Errorf("%d requests on %d sequences", len(reqs), len(seqs))
+		return nil, nil, fmt.Errorf("%d requests on %d sequences", len(reqs), len(seqs))
 	}
-	s := &speculation{e: e, k: k, whole: e.exec.Has(speculateEntry(k)), emit: emit}
-	s.stats.Drafts = DraftStats{Drafted: make([]int, k), Accepted: make([]int, k)}
-	for i, r := range reqs {
-		s.all = append(s.all, &drafting{request: i, seq: seqs[i], r: r})
-		if r.Sampling.Temperature != 0 && e.layout.Head != HeadSample { // that entry is greedy
-			s.whole = false
+	s := &speculation{e: e, k: k, whole: e.exec.Has(speculateEntry(k))}
+	s.stats.Drafts = newDraftStats(k)
+	list := make([]Outcome, len(reqs))
+	for i := range reqs {
+		d := &drafting{request: i, seq: seqs[i], r: &reqs[i], out: &list[i]}
+		d.out.Drafts = newDraftStats(k)
+		d.give = func(c Choice, pos int) (bool, error) {
+			return d.take(c, pos, func(id int32) error { return emit(i, id) }), nil
 		}
-		err := e.layout.Check(r)
+		s.all = append(s.all, d)
+		s.whole = s.whole && e.wholeStep(d.r.Sampling)
+		err := e.layout.Check(*d.r)
 		if err == nil { // the last token is not fed, and there are no drafts beyond it
-			err = e.layout.room(seqs[i], len(r.Prompt)+r.MaxNew-1)
+			err = e.layout.room(seqs[i], len(d.r.Prompt)+d.r.MaxNew-1)
 		}
 		if err != nil {
-			return nil, s.failed(i, err)
+			return nil, nil, s.failed(i, err)
 		}
 	}
-	return s, nil
+	return s, list, nil
+}
+
+// wholeStep tells whether the head of a whole step, which gives no logits, chooses by
+// a sampling.
+func (e *Engine) wholeStep(by Sampling) bool {
+	return by.Temperature == 0 || e.layout.Head == HeadSample
 }
 
 // failed names the request of an error, if there are several.
@@ -168,30 +185,35 @@ func (s *speculation) failed(i int, err error) error {
 	return fmt.Errorf("request %d: %w", i, err)
 }
 
-func (s *speculation) outcomes() []Outcome {
-	var list []Outcome
-	for _, d := range s.all {
-		list = append(list, d.Outcome)
+// take adds a choice to the outcome, and emits it.
+func (d *drafting) take(c Choice, pos int, emit func(id int32) error) bool {
+	o := d.out
+	if o.Err = c.Err; o.Err == nil {
+		o.IDs = append(o.IDs, c.ID)
+		o.Err = emit(c.ID)
 	}
-	return list
-}
-
-// take gives out the choice that follows a position, and reports whether its request
-// goes on.
-func (s *speculation) take(d *drafting, c Choice, pos int) bool {
-	if d.Err = c.Err; d.Err == nil {
-		d.IDs = append(d.IDs, c.ID)
-		d.Err = s.emit(d.request, c.ID)
+	if o.Err != nil {
+		o.Err = fmt.Errorf("position %d: %w", pos, o.Err)
 	}
-	if d.Err != nil {
-		d.Err = fmt.Errorf("position %d: %w", pos, d.Err)
-	}
-	return d.Err == nil && !d.r.done(d.IDs)
+	return o.Err == nil && !d.r.done(o.IDs)
 }
 
 // room is how many drafts of a request may be verified at its next step: together
 // with the token that follows them they are no more than it wants.
-func (s *speculation) room(d *drafting) int { return min(s.k, d.r.MaxNew-len(d.IDs)-1) }
+func (s *speculation) room(d *drafting) int { return min(s.k, d.r.MaxNew-len(d.out.IDs)-1) }
+
+// trim leaves no more drafts than there is room for.
+func (s *speculation) trim() {
+	for _, d := range s.live {
+		d.drafts = d.drafts[:min(len(d.drafts), s.room(d))]
+	}
+}
+
+// fault ends a request whose draft behind a position is faulty.
+func (d *drafting) fault(err error, pos int) error {
+	_, err = d.give(Choice{Err: fmt.Errorf("the MTP block: %w", err)}, pos)
+	return err
+}
 
 // prompt prefills a request, the MTP block beside it, takes its first token and makes
 // the first draft.
@@ -205,36 +227,43 @@ func (s *speculation) prompt(ctx context.Context, i int, progress func(request, 
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		a := ahead{d: d, at: f.Seq.Len, ids: slices.Clone(d.r.Prompt[f.Seq.Len+1 : min(end+1, len(d.r.Prompt))])}
-		last := end == len(d.r.Prompt)
-		if last {
-			c, err := choose(out, 0, d.r.Sampling, end-1)
-			if err != nil {
-				return err
-			}
-			if !s.take(d, c, end-1) {
-				return nil
-			}
-			a.ids = append(a.ids, c.ID)
-			s.live = append(s.live, d)
-		}
-		h, err := lastHidden(out)
+		return s.chunk(d, f.Seq.Len, end, out)
+	})
+	return err
+}
+
+// chunk goes on from a step over the prompt's tokens from..end-1: the MTP block runs over
+// them. The last of the prompt give the first token and a draft, and the request is live
+// then, if it goes on.
+func (s *speculation) chunk(d *drafting, from, end int, out Tensors) error {
+	a := ahead{d: d, at: from, ids: slices.Clone(d.r.Prompt[from+1 : min(end+1, len(d.r.Prompt))])}
+	last := end == len(d.r.Prompt)
+	if last {
+		c, err := choose(out, 0, d.r.Sampling, end-1)
 		if err != nil {
 			return err
 		}
-		for row := range a.ids {
-			a.h = append(a.h, streamRow{h, row})
+		if on, err := d.give(c, end-1); err != nil || !on {
+			return err
 		}
-		return s.draft([]ahead{a}, Shape{T: len(a.ids), B: 1, O: 1, P: 1}, last)
-	})
-	return err
+		a.ids = append(a.ids, c.ID)
+		s.live = append(s.live, d)
+	}
+	h, err := lastHidden(out)
+	if err != nil {
+		return err
+	}
+	for row := range a.ids {
+		a.h = append(a.h, streamRow{h, row})
+	}
+	return s.draft([]ahead{a}, Shape{T: len(a.ids), B: 1, O: 1, P: 1}, last)
 }
 
 // feeds are the last tokens of all live requests and their drafts.
 func (s *speculation) feeds() []Feed {
 	feeds := make([]Feed, len(s.live))
 	for i, d := range s.live {
-		f := Feed{Seq: d.seq, IDs: append([]int32{d.IDs[len(d.IDs)-1]}, d.drafts...), Sampling: d.r.Sampling}
+		f := Feed{Seq: d.seq, IDs: append([]int32{d.out.IDs[len(d.out.IDs)-1]}, d.drafts...), Sampling: d.r.Sampling}
 		for row := range f.IDs {
 			f.Out = append(f.Out, row)
 		}
@@ -273,12 +302,14 @@ func (s *speculation) step() error {
 	var list []ahead
 	row := 0
 	for i, d := range s.live {
-		a, on := s.accept(d, chosen[row:row+len(feeds[i].IDs)])
+		a, on, err := s.accept(d, chosen[row:row+len(feeds[i].IDs)])
+		if err != nil {
+			return err
+		}
 		for n := range a.ids {
 			a.h = append(a.h, streamRow{h, row + n})
 		}
 		row += len(feeds[i].IDs)
-		d.seq.Len += len(a.ids)
 		if on {
 			live, list = append(live, d), append(list, a)
 		}
@@ -295,38 +326,46 @@ func (s *speculation) step() error {
 }
 
 // accept takes what follows the last token of a request and each of its drafts, up to
-// the first wrong draft. It returns the tokens that were taken, and whether the
-// request goes on.
-func (s *speculation) accept(d *drafting, chosen []Choice) (a ahead, on bool) {
+// the first wrong draft, and advances its sequence. It returns the tokens that were
+// taken, and whether the request goes on. What is counted is counted before the tokens
+// are given out, which may end the request.
+func (s *speculation) accept(d *drafting, chosen []Choice) (a ahead, on bool, err error) {
 	a = ahead{d: d, at: d.seq.Len}
+	d.out.Steps++
+	for i := range d.drafts {
+		d.out.Drafts.Drafted[i]++
+		s.stats.Drafts.Drafted[i]++
+	}
 	right := true
 	on = true
 	for i := 0; on && right; i++ {
-		on = s.take(d, chosen[i], a.at+i)
-		if chosen[i].Err == nil {
-			a.ids = append(a.ids, chosen[i].ID)
+		c := chosen[i]
+		if c.Err == nil {
+			a.ids = append(a.ids, c.ID)
 		}
-		right = i < len(d.drafts) && chosen[i].Err == nil && d.drafts[i] == chosen[i].ID
+		right = i < len(d.drafts) && c.Err == nil && d.drafts[i] == c.ID
 		if right {
+			d.out.Drafts.Accepted[i]++
 			s.stats.Drafts.Accepted[i]++
 		}
-	}
-	for i := range d.drafts {
-		s.stats.Drafts.Drafted[i]++
+		if on, err = d.give(c, a.at+i); err != nil {
+			return a, false, err
+		}
 	}
 	d.drafts = d.drafts[:0]
-	return a, on
+	d.seq.Len += len(a.ids)
+	return a, on, nil
 }
 
 // chain makes the drafts behind the first one: the MTP block over its own streams and
 // its own draft, at positions that are not final.
 func (s *speculation) chain() error {
+	s.trim()
 	for {
 		var list []ahead
 		for _, d := range s.live {
 			n := len(d.drafts)
-			if room := s.room(d); n >= room {
-				d.drafts = d.drafts[:room]
+			if n >= s.room(d) {
 				continue
 			}
 			list = append(list, ahead{d: d, at: d.seq.Len + n - 1, ids: d.drafts[n-1:], h: []streamRow{d.x}})
@@ -387,7 +426,11 @@ func (s *speculation) draft(list []ahead, shape Shape, keep bool) error {
 	for i, a := range list {
 		row += len(a.ids)
 		if err := chosen[i].Err; err != nil {
-			return s.failed(a.d.request, fmt.Errorf("position %d of the MTP block: %w", a.at+len(a.ids)-1, err))
+			if err := a.d.fault(err, a.at+len(a.ids)-1); err != nil {
+				return err
+			}
+			s.live = slices.DeleteFunc(slices.Clone(s.live), func(d *drafting) bool { return d == a.d })
+			continue
 		}
 		a.d.drafts = append(a.d.drafts, chosen[i].ID)
 		a.d.x = streamRow{x, row - 1}

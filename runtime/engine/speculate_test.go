@@ -111,10 +111,10 @@ func TestSpeculateLeavesNoTrace(t *testing.T) {
 	}
 	for i, d := range s.all {
 		want := plainIDs(t, m, reqs[i])
-		if d.Err != nil || !slices.Equal(d.IDs, want) {
-			t.Fatalf("request %d: %v and error %v, want %v", i, d.IDs, d.Err, want)
+		if d.out.Err != nil || !slices.Equal(d.out.IDs, want) {
+			t.Fatalf("request %d: %v and error %v, want %v", i, d.out.IDs, d.out.Err, want)
 		}
-		stream := append(slices.Clone(reqs[i].Prompt), d.IDs...)
+		stream := append(slices.Clone(reqs[i].Prompt), d.out.IDs...)
 		clean := feedAll(t, m, stream, len(stream)-1, 32)
 		for p := len(reqs[i].Prompt); p < len(stream)-1; p++ {
 			got := x.rows[entryVerify][[2]int{i, p}]
@@ -298,7 +298,10 @@ func TestSpeculateRefuses(t *testing.T) {
 	m := tiny(t, dsv4.Production)
 	ok := Request{Prompt: []int32{3}, MaxNew: 4}
 	run := func(e *Engine, s *Seq, r Request, k int) error {
-		_, _, err := e.Speculate(t.Context(), []*Seq{s}, []Request{r}, k, nil, nobody)
+		list, _, err := e.Speculate(t.Context(), []*Seq{s}, []Request{r}, k, nil, nobody)
+		if len(list) > 0 && err == nil {
+			err = list[0].Err
+		}
 		return err
 	}
 	e, s := m.one(t)
@@ -331,7 +334,7 @@ func TestSpeculateRefuses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := run(bad, s, ok, 1); err == nil || !strings.Contains(err.Error(), "position 0 of the MTP block: ") || !strings.Contains(err.Error(), "not usable") {
+	if err := run(bad, s, ok, 1); err == nil || !strings.Contains(err.Error(), "position 0: the MTP block: ") || !strings.Contains(err.Error(), "not usable") {
 		t.Errorf("logits of drafts are NaN: %v", err)
 	}
 
@@ -399,8 +402,8 @@ func TestWholeStep(t *testing.T) {
 						}
 					}
 					for i := range reqs {
-						if !slices.Equal(a.all[i].IDs, b.all[i].IDs) {
-							t.Fatalf("step %d, request %d: %v and %v", n, i, a.all[i].IDs, b.all[i].IDs)
+						if !slices.Equal(a.all[i].out.IDs, b.all[i].out.IDs) {
+							t.Fatalf("step %d, request %d: %v and %v", n, i, a.all[i].out.IDs, b.all[i].out.IDs)
 						}
 						if slices.Contains(a.live, a.all[i]) {
 							sameRows(t, fmt.Sprintf("step %d, request %d", n, i), m.liveRows(a.e, a.all[i].seq), m.liveRows(b.e, b.all[i].seq))
@@ -427,7 +430,7 @@ func newRun(t *testing.T, m *tinyModel, reqs []Request, k, requests int) *specul
 		}
 		seqs = append(seqs, s)
 	}
-	s, err := e.newSpeculation(seqs, reqs, k, nobody)
+	s, _, err := e.newSpeculation(seqs, reqs, k, nobody)
 	if err != nil {
 		t.Fatal(err)
 	}

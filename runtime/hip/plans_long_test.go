@@ -30,3 +30,6 @@ func TestGraphsLong(t *testing.T) {
 		devicetest.Batches(t, eager, graph, 4)
 	})
 }
+
+// TestAlternatesLong has all layers, and steps of 1 to 3 drafts.
+func TestAlternatesLong(t *testing.T) { alternates(t, 6, 12, 1, 2, 3) }

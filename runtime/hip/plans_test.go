@@ -95,6 +95,30 @@ func TestGraphs(t *testing.T) {
 	graphs(t, func(eager, graph *devicetest.Runner) { devicetest.Replays(t, eager, graph, 1) })
 }
 
+// TestAlternates: decode and speculative steps by turns, of requests that change, have the
+// same bits as graphs of either build as launched one by one.
+func TestAlternates(t *testing.T) { alternates(t, 3, 2, 1) }
+
+func alternates(t *testing.T, layers, n int, drafts ...int) {
+	c := devicetest.Compiler(t)
+	open := emulatedGPU(t, c)
+	tg, err := target.Lookup(chip)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := devicetest.BuildAlternation(t, c, tg, layers, drafts...)
+	start := func(o PlanOptions) *PlanDevice {
+		d, err := open(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return d
+	}
+	for _, build := range gpu.Builds {
+		a.Run(t, start(PlanOptions{Graph: gpu.GraphOff}), start(PlanOptions{Graph: gpu.GraphOn, Build: build}), n)
+	}
+}
+
 // graphs runs f with the model on a stream, and as graphs of either build.
 func graphs(t *testing.T, f func(eager, graph *devicetest.Runner)) {
 	c := devicetest.Compiler(t)

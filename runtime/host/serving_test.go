@@ -10,15 +10,16 @@ import (
 
 func openDevice() (device.Device, error) { return host.Open() }
 
-// TestSoak: requests beside each other give what each gives alone, and leave nothing.
-func TestSoak(t *testing.T) { soak(t, 200) }
+// TestSoak: 500 requests beside each other, 100 of them by speculative steps, give what
+// each gives alone, and leave nothing.
+func TestSoak(t *testing.T) { soak(t, 400, 100) }
 
-func soak(t *testing.T, requests int) {
+func soak(t *testing.T, plain, speculative int) {
 	best, err := host.Target()
 	if err != nil {
 		t.Skip(err)
 	}
-	devicetest.Soak(t, best, openDevice, requests)
+	devicetest.Soak(t, best, openDevice, plain, speculative)
 }
 
 // TestServedFaults: a fault while requests run ends those that it must.
@@ -28,4 +29,16 @@ func TestServedFaults(t *testing.T) {
 		t.Skip(err)
 	}
 	devicetest.ServedFaults(t, best, openDevice)
+}
+
+// TestServedSpeculates: requests that speculate beside each other give the tokens of plain
+// steps, whatever is beside them.
+func TestServedSpeculates(t *testing.T) { servedSpeculates(t, 30) }
+
+func servedSpeculates(t *testing.T, requests int) {
+	best, err := host.Target()
+	if err != nil {
+		t.Skip(err)
+	}
+	devicetest.ServedSpeculates(t, best, openDevice, requests)
 }

@@ -31,8 +31,11 @@ kernel from --seed. Pools hold random numbers too. A first step must give finite
 results, or nothing is timed.
 
 A decode step has one token of each request, behind --ctx tokens that are cached;
-a prefill step (--entry prefill) the next --prefill tokens of one request. Each
-bucket is timed with each context; without the flags, those that were compiled.
+a prefill step (--entry prefill) the next --prefill tokens of one request. With
+--speculate K a step verifies K drafts of each request, all of them right, and makes
+new ones; tokens/s is by the acceptance that is measured with the weights of --model,
+and for each number of accepted drafts. Each bucket is timed with each context;
+without the flags, those that were compiled.
 
 The time of a kernel is that of the launches up to it less that of those before
 it, both measured in turns. Their sum, the time of the step and the gap between
@@ -60,6 +63,10 @@ type bench struct {
 	dev      device
 	progress *progress
 	report   *benchReport
+
+	// Of the drafts that the checkpoint's weights make; nil without them.
+	acceptance    []float64
+	tokensPerStep float64
 
 	steps []benchPlan
 	model *rt.Model
@@ -156,6 +163,13 @@ func (b *bench) chooseSteps() error {
 		return refuse(fmt.Errorf("%s %s: decode and prefill can be timed", b.f.origins("entry"), b.f.text("entry")), "--entry decode")
 	}
 	entry := benchEntries[at]
+	if err := b.checkDrafts(); err != nil {
+		return err
+	}
+	k := b.f.number("speculate")
+	if k > 0 {
+		entry.name = string(dsv4.SpeculateEntry(k))
+	}
 	plans := map[int]*plan.Plan{}
 	var have []int
 	for _, p := range b.code.Module.Plans {
@@ -189,7 +203,7 @@ func (b *bench) chooseSteps() error {
 		if p == nil {
 			return refuse(fmt.Errorf("%s %d: %s was compiled for %s", b.f.origins(entry.flag), n, b.path, joinInts(have)), "--"+entry.flag+" "+strconv.Itoa(have[0]))
 		}
-		tokens := 1 // of a request
+		tokens := k + 1 // of a request
 		if entry.name == "prefill" {
 			tokens = n
 		}
@@ -246,6 +260,9 @@ func (b *bench) run() error {
 	if err := b.bind(); err != nil {
 		return err
 	}
+	if err := b.measureAcceptance(b.f.number("speculate")); err != nil {
+		return err
+	}
 	for _, s := range b.steps {
 		r, err := b.step(s)
 		if err != nil {
@@ -300,6 +317,11 @@ func (b *bench) fits() error {
 	var arena int64
 	for _, s := range b.steps {
 		arena = max(arena, s.plan.Arena)
+	}
+	if b.f.number("speculate") > 0 && b.f.text("model") != "" { // acceptance is measured by all plans
+		for _, p := range b.code.Module.Plans {
+			arena = max(arena, p.Arena)
+		}
 	}
 	if b.f.boolean("cold") {
 		need += b.coldBytes()
@@ -374,6 +396,10 @@ func (b *bench) close() error {
 func (b *bench) inputs(s benchPlan) (engine.Tensors, error) {
 	p := s.plan
 	shape := engine.Shape{T: p.Symbol("T"), B: p.Symbol("B"), O: p.Symbol("O"), P: max(1, p.Symbol("P"))}
+	k := engine.DraftsOf(p.Entry)
+	if k > 0 {
+		shape.T, shape.O = p.Rows(), p.Rows()
+	}
 	shape.T, shape.O = cmp.Or(shape.T, shape.B), cmp.Or(shape.O, shape.B)
 	feeds := make([]engine.Feed, shape.B)
 	n := uint64(0)
@@ -388,6 +414,15 @@ func (b *bench) inputs(s benchPlan) (engine.Tensors, error) {
 			n++
 		}
 		feeds[i] = engine.Feed{Seq: seq, IDs: ids, Out: []int{len(ids) - 1}}
+		if k > 0 {
+			feeds[i].Out = nil
+			for j := range ids {
+				feeds[i].Out = append(feeds[i].Out, j)
+			}
+		}
+	}
+	if k > 0 {
+		return engine.SpeculateMetadata(b.sizer.layout, feeds, k, shape)
 	}
 	return engine.Metadata(b.sizer.layout, feeds, shape)
 }

@@ -78,10 +78,12 @@ type benchStep struct {
 	Whole  *stat `json:"whole"`  // with inputs and results, by the host's clock
 	Replay *stat `json:"replay"` // of the graph; null without graphs
 	Eager  *stat `json:"eager"`  // launches one by one
-	// TokensPerS is by the median of Whole.
-	TokensPerS float64  `json:"tokens_per_s"`
-	GBPerS     float64  `json:"gb_per_s"` // by Replay, or else Eager
-	Part       *float64 `json:"of_bandwidth"`
+	// TokensPerS is by the median of Whole: with drafts at the acceptance that was
+	// measured, null where none was.
+	TokensPerS *float64     `json:"tokens_per_s"`
+	Drafts     *benchDrafts `json:"speculate,omitempty"`
+	GBPerS     float64      `json:"gb_per_s"` // by Replay, or else Eager
+	Part       *float64     `json:"of_bandwidth"`
 
 	LaunchSamples int           `json:"launch_samples"`
 	Sum           *float64      `json:"sum_us"` // of the launches
@@ -187,7 +189,7 @@ func bandwidthOf(g *gpuDevice) (*float64, string) {
 func newBenchStep(s benchPlan, launches []rt.Launch, bandwidth *float64) *benchStep {
 	p := s.plan
 	r := &benchStep{
-		Entry: p.Entry, Batch: p.Symbol("B"), Tokens: cmp.Or(p.Symbol("T"), p.Symbol("B")), Ctx: s.ctx, Launches: len(launches), Arena: p.Arena,
+		Entry: p.Entry, Batch: p.Symbol("B"), Tokens: p.Rows(), Ctx: s.ctx, Launches: len(launches), Arena: p.Arena,
 		Kernels: []benchKernel{}, Each: []benchLaunch{}, bandwidth: bandwidth,
 	}
 	for i := range p.Launches {
@@ -290,7 +292,14 @@ func (r *benchStep) print(w io.Writer) error {
 	if r.Tokens != r.Batch {
 		what += ", " + count(int64(r.Tokens), "token")
 	}
-	fmt.Fprintf(w, "\n%s, %s, context %d: %d launches, %s, %.1f tokens/s\n", r.Entry, what, r.Ctx, r.Launches, size(r.Bytes), r.TokensPerS)
+	fmt.Fprintf(w, "\n%s, %s, context %d: %d launches, %s", r.Entry, what, r.Ctx, r.Launches, size(r.Bytes))
+	if r.TokensPerS != nil {
+		fmt.Fprintf(w, ", %.1f tokens/s", *r.TokensPerS)
+	}
+	fmt.Fprintln(w)
+	if r.Drafts != nil {
+		fmt.Fprintln(w, r.Drafts.describe())
+	}
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(tw, "step\tmedian us\tp95 us\tsamples")
 	for _, s := range []struct {

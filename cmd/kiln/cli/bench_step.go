@@ -6,6 +6,7 @@ import (
 	"time"
 
 	rt "github.com/kiln-project/kiln/runtime/device"
+	"github.com/kiln-project/kiln/runtime/engine"
 )
 
 // How many samples are taken of what fits the time: an odd number in between. What
@@ -37,6 +38,11 @@ func (b *bench) step(s benchPlan) (*benchStep, error) {
 	state, err := b.model.RandomState(s.plan, b.random())
 	if err != nil {
 		return nil, errors.Join(err, program.Close())
+	}
+	if k := engine.DraftsOf(s.plan.Entry); k > 0 {
+		if err := b.rightDrafts(s, k, program, in, state); err != nil {
+			return nil, errors.Join(fmt.Errorf("%s: %w", name, err), state.Close(), program.Close())
+		}
 	}
 	m, err := program.Measure(in, state, b.coldBytes())
 	if err != nil {
@@ -102,7 +108,10 @@ func (b *bench) time(s benchPlan, m *rt.Measurement) (*benchStep, error) {
 		}
 		r.launched(eager, false)
 	}
-	r.TokensPerS = float64(r.Tokens) / whole.Median().Seconds()
+	r.TokensPerS = ptrTo(float64(r.Tokens) / whole.Median().Seconds())
+	if k := engine.DraftsOf(s.plan.Entry); k > 0 {
+		r.speculates(k, b.acceptance, b.tokensPerStep, whole.Median().Seconds())
+	}
 	if b.f.boolean("steps-only") {
 		return r, nil
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/kiln-project/kiln/check"
 	"github.com/kiln-project/kiln/ir"
+	"github.com/kiln-project/kiln/models/dsv4"
 	"github.com/kiln-project/kiln/passes"
 	"github.com/kiln-project/kiln/runtime/engine"
 	"github.com/kiln-project/kiln/runtime/weights"
@@ -94,7 +95,11 @@ func (s *subject) fromModel(f *flags) error {
 	} else if n > 0 {
 		firstLayers(c, n)
 	}
-	m, err := buildEntries(c, o, passes.Target{}, passes.Config{})
+	drafts, err := draftsOfEntry(f, c, f.text("entry"), &o)
+	if err != nil {
+		return err
+	}
+	m, err := buildEntries(c, o, passes.Target{}, passes.Config{}, drafts...)
 	if err != nil {
 		return err
 	}
@@ -115,10 +120,14 @@ func (s *subject) choose(f *flags) error {
 	if slices.Contains(names, s.Entry) {
 		return nil
 	}
-	if s.Entry == "" {
-		return usagef("--entry "+names[0], "check needs --entry, one of %s", strings.Join(names, ", "))
+	first := names[0]
+	if slices.Contains(names, string(dsv4.Draft)) && f.text("model") != "" {
+		names = []string{entryNames}
 	}
-	return usagef("--entry "+names[0], "%s: no entry %q: want one of %s", f.origins("entry"), s.Entry, strings.Join(names, ", "))
+	if s.Entry == "" {
+		return usagef("--entry "+first, "check needs --entry, one of %s", strings.Join(names, ", "))
+	}
+	return usagef("--entry "+first, "%s: no entry %q: want one of %s", f.origins("entry"), s.Entry, strings.Join(names, ", "))
 }
 
 // bind reads --bind, which must give every symbol, and returns the bound graph.

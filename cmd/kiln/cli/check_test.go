@@ -34,6 +34,21 @@ func TestCheckOnRef(t *testing.T) {
 	}
 }
 
+// Whole speculative steps, whose rows are accepted or not by the tokens that are made up.
+func TestCheckSpeculate(t *testing.T) {
+	var r checkResult
+	kiln(t, "check", "--model", tinyModel, "--entry", "speculate4", "--layers", "1", "--bind", "B=2,R=2", "--json").decode(t, &r)
+	if r.Entry != "speculate4" || !r.OK || len(r.Passes) < 4 {
+		t.Errorf("on the evaluator: %+v", r)
+	}
+	kiln(t, "check", "--model", tinyModel, "--entry", "speculate17", "--bind", "B=1").failed(t, exitRefused, "--entry speculate17: at most 16 draft tokens")
+	needLLVM(t)
+	kiln(t, "check", "--model", tinyModel, "--entry", "speculate2", "--layers", "1", "--bind", "B=2,R=2", "--device", "host", "--cache-dir", filepath.Join(t.TempDir(), "cache"), "--json").decode(t, &r)
+	if r.Device != "host" || !r.OK || r.Whole == nil {
+		t.Errorf("on the host: %+v", r)
+	}
+}
+
 func TestCheckOnHost(t *testing.T) {
 	needLLVM(t)
 	args := append(slices.Clone(tinyDecode), "--device", "host", "--weights", "random")
@@ -122,8 +137,8 @@ func TestCheckUsage(t *testing.T) {
 		{nil, exitUsage, "kiln: check needs --model or a FILE.kir, one of the two\n  try: kiln check --model DIR --entry decode\n"},
 		{[]string{"a.kir", "--model", tinyModel}, exitUsage, "kiln: check needs --model or a FILE.kir, one of the two\n  try: kiln check --model DIR --entry decode\n"},
 		{[]string{"a.kir", "b.kir"}, exitUsage, "kiln: check takes 1 argument ([FILE.kir]), got 2\n  try: kiln check --help\n"},
-		{[]string{"--model", tinyModel}, exitUsage, "kiln: check needs --entry, one of prefill, decode, verify, draft\n  try: --entry prefill\n"},
-		{[]string{"--model", tinyModel, "--entry", "pack"}, exitUsage, "kiln: --entry: no entry \"pack\": want one of prefill, decode, verify, draft\n  try: --entry prefill\n"},
+		{[]string{"--model", tinyModel}, exitUsage, "kiln: check needs --entry, one of prefill, decode, verify, draft, speculateK\n  try: --entry prefill\n"},
+		{[]string{"--model", tinyModel, "--entry", "pack"}, exitUsage, "kiln: --entry: no entry \"pack\": want one of prefill, decode, verify, draft, speculateK\n  try: --entry prefill\n"},
 		{[]string{"--model", tinyModel, "--entry", "decode"}, exitUsage, "kiln: entry decode: --bind does not give B, R, P, N\n  try: --bind B=1,N=2,P=2,R=1\n"},
 		{[]string{"--model", tinyModel, "--entry", "decode", "--bind", "B=1,P=2"}, exitUsage, "kiln: entry decode: --bind does not give R, N\n  try: --bind B=1,N=2,P=2,R=1\n"},
 		{[]string{"--model", tinyModel, "--entry", "decode", "--bind", "T=1"}, exitUsage, "kiln: --bind: entry decode has no symbol T: it has B, R, P, N\n  try: --bind B=1,N=2,P=2,R=1\n"},

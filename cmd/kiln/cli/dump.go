@@ -6,6 +6,7 @@ import (
 	"github.com/kiln-project/kiln/ir"
 	"github.com/kiln-project/kiln/models/dsv4"
 	"github.com/kiln-project/kiln/passes"
+	"github.com/kiln-project/kiln/runtime/engine"
 )
 
 const dumpHelp = `Prints the graph of an entry as .kir text, from config.json alone.
@@ -14,6 +15,8 @@ const dumpHelp = `Prints the graph of an entry as .kir text, from config.json al
   decode   one token of each of B requests (T = O = B)
   verify   K drafts after one token of each request (T = O = B*(K+1))
   draft    the MTP step
+  speculateK
+           a whole speculative step with K drafts of each request (T = O = B*(K+1))
   pack     what is computed from weights alone, once, when they are bound`
 
 func runDump(e *env, f *flags, _ []string) error {
@@ -25,17 +28,25 @@ func runDump(e *env, f *flags, _ []string) error {
 	if err != nil {
 		return err
 	}
-	_, m, err := graphs(f.text("model"), o, config)
+	c, err := loadConfig(f.text("model"))
 	if err != nil {
 		return err
 	}
 	name := f.text("entry")
+	drafts, err := draftsOfEntry(f, c, name, &o)
+	if err != nil {
+		return err
+	}
+	m, err := entriesOf(c, o, passes.Target{}, config, drafts...)
+	if err != nil {
+		return err
+	}
 	g := entryGraph(m, name)
 	if g == nil {
 		if name == string(dsv4.Draft) || name == passes.PackGraph {
-			return refuse(fmt.Errorf("--entry %s: this model has no such graph", name), "")
+			return noGraph(f, name)
 		}
-		return usagef("kiln dump --help", "--entry: unknown entry %q: want prefill, decode, verify, draft or pack", name)
+		return usagef("kiln dump --help", "--entry: unknown entry %q: want %s or pack", name, entryNames)
 	}
 	bind, err := dumpBinding(name, f.number("tokens"), f.number("batch"))
 	if err != nil {
@@ -83,6 +94,13 @@ func dumpBinding(entry string, tokens, batch int) (map[string]int, error) {
 			return nil, usagef("kiln dump --entry pack", "entry pack has no token rows: --tokens and --batch do not apply")
 		}
 	default:
+		if k := engine.DraftsOf(entry); k > 0 {
+			if tokens%(k+1) != 0 || tokens > 0 && batch > 0 && tokens != batch*(k+1) {
+				return nil, usagef(fmt.Sprintf("kiln dump --entry %s --batch %d", entry, max(batch, 1)), "entry %s has %d tokens per request: --tokens %d and --batch %d do not fit", entry, k+1, tokens, batch)
+			}
+			set("B", max(tokens/(k+1), batch))
+			break
+		}
 		set("T", tokens)
 		set("B", batch)
 	}

@@ -14,8 +14,8 @@ import (
 // the same each time.
 func TestDumpReadsBack(t *testing.T) {
 	for dir, entries := range map[string][]string{
-		tinyModel:   {"prefill", "decode", "verify", "draft", "pack"},
-		flashConfig: {"prefill", "draft", "pack"},
+		tinyModel:   {"prefill", "decode", "verify", "draft", "speculate1", "speculate5", "pack"},
+		flashConfig: {"prefill", "draft", "speculate2", "pack"},
 		proConfig:   {"verify", "pack"},
 	} {
 		for _, entry := range entries {
@@ -56,6 +56,9 @@ func TestDumpBinding(t *testing.T) {
 		syms, rows string // the symbols that stay, the extent of %ids
 	}{
 		{"prefill", []string{"--entry", "prefill"}, "T, B, O, R, P, N", "T"},
+		{"speculate", []string{"--entry", "speculate2"}, "B, R, P, N", "T"},
+		{"speculate batch", []string{"--entry", "speculate2", "--batch", "2"}, "R, P, N", "6"},
+		{"speculate tokens", []string{"--entry", "speculate2", "--tokens", "6"}, "R, P, N", "6"},
 		{"prefill tokens", []string{"--entry", "prefill", "--tokens", "5"}, "B, O, R, P, N", "5"},
 		{"prefill tokens and batch", []string{"--entry", "prefill", "--tokens", "5", "--batch", "2"}, "O, R, P, N", "5"},
 		{"decode", []string{"--entry", "decode"}, "B, R, P, N", "B"},
@@ -112,8 +115,13 @@ func TestDumpErrors(t *testing.T) {
 		code  int
 		parts []string
 	}{
-		{"unknown entry", []string{"--model", tinyModel, "--entry", "encode"}, 2, []string{`unknown entry "encode": want prefill, decode, verify, draft or pack`}},
+		{"unknown entry", []string{"--model", tinyModel, "--entry", "encode"}, 2, []string{`unknown entry "encode": want prefill, decode, verify, draft, speculateK or pack`}},
 		{"no MTP block", []string{"--model", noDraft, "--entry", "draft"}, 3, []string{"--entry draft: this model has no such graph"}},
+		{"no MTP block for drafts", []string{"--model", noDraft, "--entry", "speculate1"}, 3, []string{"--entry speculate1: this model has no such graph\n", "--entry decode\n"}},
+		{"too many drafts", []string{"--model", tinyModel, "--entry", "speculate17"}, 3, []string{"--entry speculate17: at most 16 draft tokens", "--entry speculate16\n"}},
+		{"no drafts", []string{"--model", tinyModel, "--entry", "speculate0"}, 2, []string{`unknown entry "speculate0"`}},
+		{"rows of drafts", []string{"--model", tinyModel, "--entry", "speculate2", "--tokens", "4"}, 2, []string{"entry speculate2 has 3 tokens per request: --tokens 4 and --batch 0 do not fit", "kiln dump --entry speculate2 --batch 1"}},
+		{"rows of drafts and batch", []string{"--model", tinyModel, "--entry", "speculate2", "--tokens", "6", "--batch", "3"}, 2, []string{"--tokens 6 and --batch 3 do not fit"}},
 		{"negative tokens", []string{"--model", tinyModel, "--entry", "prefill", "--tokens", "-1"}, 2, []string{"--tokens is -1 and --batch 0, want at least 0"}},
 		{"decode rows", []string{"--model", tinyModel, "--entry", "decode", "--tokens", "4", "--batch", "3"}, 2, []string{"--tokens 4 and --batch 3 differ", "kiln dump --entry decode --batch 3"}},
 		{"verify rows alone", []string{"--model", tinyModel, "--entry", "verify", "--tokens", "4"}, 2, []string{"--tokens 4 needs a --batch that divides it"}},

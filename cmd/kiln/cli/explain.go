@@ -123,11 +123,15 @@ func runExplain(e *env, f *flags, _ []string) error {
 		return err
 	}
 	entry := dsv4.Entry(f.text("entry"))
-	if !slices.Contains(dsv4.Entries, entry) {
-		return usagef("kiln explain --help", "--entry: unknown entry %q: want prefill, decode, verify or draft", entry)
+	drafts, err := draftsOfEntry(f, c, string(entry), &o)
+	if err != nil {
+		return err
+	}
+	if !slices.Contains(dsv4.Entries, entry) && len(drafts) == 0 {
+		return usagef("kiln explain --help", "--entry: unknown entry %q: want one of %s", entry, entryNames)
 	}
 	if entry == dsv4.Draft && c.NextN == 0 {
-		return refuse(fmt.Errorf("--entry %s: this model has no such graph", entry), "")
+		return noGraph(f, string(entry))
 	}
 	if err := completeBinding(f, c, o, entry, bind); err != nil {
 		return err
@@ -160,7 +164,7 @@ func runExplain(e *env, f *flags, _ []string) error {
 // completeBinding gives the entry's symbols that --bind leaves out those of one
 // request.
 func completeBinding(f *flags, c *dsv4.Config, o dsv4.Options, entry dsv4.Entry, bind map[string]int) error {
-	g, err := dsv4.Build(c, entry, o)
+	g, err := buildEntry(c, entry, o)
 	if err != nil {
 		return err
 	}
@@ -196,7 +200,7 @@ func completeBinding(f *flags, c *dsv4.Config, o dsv4.Options, entry dsv4.Entry,
 
 // lowerStep builds one entry, runs the passes and chooses kernels.
 func lowerStep(c *dsv4.Config, o dsv4.Options, t *target.Target, config passes.Config, disabled []string, entry dsv4.Entry, bind map[string]int) (*lowered, error) {
-	g, err := dsv4.Build(c, entry, o)
+	g, err := buildEntry(c, entry, o)
 	if err != nil {
 		return nil, err
 	}

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"slices"
 	"strings"
 	"testing"
 )
@@ -75,6 +76,26 @@ func TestExplainOp(t *testing.T) {
 	}
 }
 
+// A whole speculative step has the MTP block and the launches of its drafts.
+func TestExplainSpeculate(t *testing.T) {
+	explain := func(entry string) explanation {
+		var x explanation
+		kiln(t, "explain", "--model", tinyModel, "--target", "gfx950", "--entry", entry, "--json").decode(t, &x)
+		return x
+	}
+	one, four := explain("speculate1"), explain("speculate4")
+	if one.Entry != "speculate1" || one.Bind["B"] != 1 || one.Total.After.Launches >= one.Total.Before.Launches || four.Total.After.Launches <= one.Total.After.Launches {
+		t.Errorf("%+v, with 4 drafts %+v", one.Total, four.Total)
+	}
+	var names []string
+	for _, k := range one.Kinds {
+		names = append(names, k.Name)
+	}
+	if !slices.Contains(names, "mtp") || !slices.Contains(names, "accept") {
+		t.Errorf("kinds %v", names)
+	}
+}
+
 func TestExplainErrors(t *testing.T) {
 	base := []string{"explain", "--model", tinyModel, "--target", "gfx950"}
 	for _, tc := range []struct {
@@ -83,6 +104,7 @@ func TestExplainErrors(t *testing.T) {
 		part string
 	}{
 		{[]string{"--entry", "pack"}, 2, `unknown entry "pack"`},
+		{[]string{"--entry", "speculate17"}, 3, "--entry speculate17: at most 16 draft tokens"},
 		{[]string{"--target", "gfx942,gfx950"}, 2, "explain takes one target"},
 		{[]string{"--bind", "X=1"}, 2, "@decode has no symbol X: it has B, R, P, N"},
 		{[]string{"--op", "layers.99"}, 2, "no op of @decode is there"},

@@ -82,11 +82,11 @@ var flagTable = []flagDef{
 	{name: "prefix", def: "", commands: []string{"compare"}, arg: "P", doc: "names in B are P + the names in A"},
 	{name: "max-rel", def: -1.0, commands: []string{"compare"}, arg: "X", doc: "exit 4 if a relative Frobenius error is above X"},
 
-	{name: "entry", def: "", commands: []string{"dump"}, required: true, arg: "E", doc: "prefill, decode, verify, draft or pack"},
+	{name: "entry", def: "", commands: []string{"dump"}, required: true, arg: "E", doc: "prefill, decode, verify, draft, speculateK or pack"},
 	{name: "tokens", def: 0, commands: []string{"dump"}, arg: "T", doc: "bind the number of token rows; 0 leaves it symbolic"},
 	{name: "batch", def: 0, commands: []string{"dump"}, arg: "B", doc: "bind the number of requests; 0 leaves it symbolic"},
 
-	{name: "entry", def: "", commands: []string{"check"}, arg: "E", doc: "prefill, decode, verify or draft; of a FILE.kir with one graph, that one"},
+	{name: "entry", def: "", commands: []string{"check"}, arg: "E", doc: "prefill, decode, verify, draft or speculateK; of a FILE.kir with one graph, that one"},
 	{name: "op", def: "", commands: []string{"check"}, arg: "NAME|LOC", doc: "only ops of this name, or at this loc or below it; also against their decompositions"},
 	{name: "seeds", def: 1, commands: []string{"check"}, arg: "N", doc: "how many times numbers are chosen"},
 	{name: "weights", def: "", commands: []string{"check"}, arg: "W", doc: "checkpoint or random; if empty: checkpoint where there is one"},
@@ -124,7 +124,7 @@ var flagTable = []flagDef{
 	{name: "trace", def: 0, commands: []string{"launch"}, arg: "N", doc: "print the first N instructions of the first wave, with registers"},
 
 	{name: "bundle", def: "", commands: []string{"view"}, arg: "F.kiln", doc: "show a plan of this bundle"},
-	{name: "entry", def: "", commands: []string{"view"}, arg: "E", doc: "prefill, decode, verify, draft or pack; a graph of FILE.kir if it has several"},
+	{name: "entry", def: "", commands: []string{"view"}, arg: "E", doc: "prefill, decode, verify, draft, speculateK or pack; a graph of FILE.kir if it has several"},
 	{name: "target", def: "", commands: []string{"view"}, arg: "T", doc: "plan and compile for it; if empty: passes only, or the first one of the bundle"},
 	{name: "out", def: "", commands: []string{"view"}, required: true, arg: "PAGE.html", short: "o", doc: "page to write"},
 
@@ -136,6 +136,7 @@ var flagTable = []flagDef{
 	{name: "batch", def: "", commands: []string{"bench"}, arg: "B,B2", doc: "numbers of requests of decode steps; if empty: those that were compiled"},
 	{name: "prefill", def: "", commands: []string{"bench"}, arg: "T,T2", doc: "numbers of tokens of prefill steps; if empty: those that were compiled"},
 	{name: "ctx", def: "", commands: []string{"bench"}, arg: "N,N2", doc: "tokens of each request that are cached; if empty: 1024, or as many as fit"},
+	{name: "speculate", def: 0, commands: []string{"bench"}, arg: "K", doc: "time steps that verify K drafts of each request; 0: decode steps"},
 	{name: "cold", def: false, commands: []string{"bench"}, doc: "on GPUs: write twice the L2 cache before each sample"},
 	{name: "seconds", def: 20.0, commands: []string{"bench"}, arg: "S", doc: "about how long to time each step and its launches, in seconds; if not given: 20"},
 	{name: "samples", def: 0, commands: []string{"bench"}, arg: "N", doc: "take so many samples of everything; 0: what fits --seconds"},
@@ -159,7 +160,7 @@ var flagTable = []flagDef{
 	{name: "verify-each", def: false, commands: []string{"opt"}, doc: "verify all graphs after each pass, not only what it made, and that it left its input alone"},
 	{name: "split-input", def: false, commands: []string{"opt"}, doc: `take the parts between lines "// -----" as inputs of their own`},
 	{name: "bind", def: []string{}, commands: []string{"opt", "explain", "view", "check"}, arg: "T=8,B=8", doc: "give symbols their integers"},
-	{name: "entry", def: "decode", commands: []string{"explain"}, arg: "E", doc: "prefill, decode, verify or draft"},
+	{name: "entry", def: "decode", commands: []string{"explain"}, arg: "E", doc: "prefill, decode, verify, draft or speculateK"},
 	{name: "op", def: "", commands: []string{"explain"}, arg: "LOC", doc: "only what is at this place, such as layers.3.attn, with its launches"},
 	{name: "target", def: "", commands: []string{"explain"}, arg: "T", doc: "gfx942, gfx950, sm_90, sm_90a, x86-64-v3, x86-64-v2; if empty: this CPU"},
 	{name: "target", def: "", commands: []string{"opt"}, arg: "T", doc: "what passes may know the target of; if empty: none in particular"},

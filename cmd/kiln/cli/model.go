@@ -15,16 +15,6 @@ import (
 	"github.com/kiln-project/kiln/runtime/weights"
 )
 
-// graphs builds and prepares every entry of a model from its config alone.
-func graphs(dir string, o dsv4.Options, config passes.Config) (*dsv4.Config, *passes.Module, error) {
-	c, err := loadConfig(dir)
-	if err != nil {
-		return nil, nil, err
-	}
-	m, err := entriesOf(c, o, passes.Target{}, config)
-	return c, m, err
-}
-
 // loadConfig tells a missing file (failed) from a model that is not supported
 // (refused).
 func loadConfig(dir string) (*dsv4.Config, error) {

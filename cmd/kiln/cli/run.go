@@ -52,7 +52,8 @@ out of the text; with --ignore-eos it goes on to --max-new-tokens.
 With --requests F.jsonl --out F.jsonl the requests of a file run beside each other,
 each as it would alone: a line is {"prompt": "package main", "max_new_tokens": 16}, with
 the sampling and an id if wanted, a result has ids, text and what ended it. One that
-fails has its error as its result; then the exit code is 1. docs/serving.md.`
+fails has its error as its result; then the exit code is 1. With --speculate K they
+speculate beside each other. docs/serving.md.`
 
 // runResult is the JSON of run.
 type runResult struct {
@@ -90,13 +91,13 @@ func runRun(e *env, f *flags, _ []string) error {
 	if err != nil {
 		return err
 	}
+	if err := checkSpeculate(f); err != nil {
+		return err
+	}
 	if from == "requests" {
 		return runRequests(e, f)
 	}
 	if err := onlyRequests(f); err != nil {
-		return err
-	}
-	if err := checkSpeculate(f); err != nil {
 		return err
 	}
 	tok, prompt, err := readPrompt(f)
@@ -215,7 +216,7 @@ func generate(e *env, f *flags, s *session, seq *engine.Seq, req engine.Request,
 		"device", s.device.name, "numerics", string(s.numerics), "prompt_tokens", len(req.Prompt), "new_tokens", len(ids), "tokens_per_s", r.TokensPerS, "first_token_s", first.Seconds())
 	if r.Stats != nil {
 		r.Stats.print(e.stderr)
-		r.printSteps(e.stderr)
+		printSteps(e.stderr, "the prompt", r.MainSteps, r.Acceptance)
 	}
 	return nil
 }

@@ -23,16 +23,37 @@ type requestResult struct {
 	Text         string        `json:"text"`
 	Finish       engine.Ending `json:"finish"`
 	Error        string        `json:"error,omitempty"`
-	// With --stats: since the first step of any request.
-	FirstS *float64 `json:"first_token_s,omitempty"`
-	DoneS  *float64 `json:"done_s,omitempty"`
+	// With --stats: since the first step of any request; steps of the main model that it
+	// was part of, behind its prompt; and of its drafts by place the fraction that was
+	// right, with --speculate.
+	FirstS     *float64  `json:"first_token_s,omitempty"`
+	DoneS      *float64  `json:"done_s,omitempty"`
+	MainSteps  *int      `json:"main_steps,omitempty"`
+	Acceptance []float64 `json:"acceptance,omitempty"`
+}
+
+// requestsResult is the JSON of run --requests: what --out does not have.
+type requestsResult struct {
+	Requests     int     `json:"requests"`
+	Failed       int     `json:"failed"`        // that ended with an error
+	AtATime      int     `json:"at_a_time"`     // at most
+	PromptTokens int     `json:"prompt_tokens"` // of those that ran
+	NewTokens    int     `json:"new_tokens"`
+	Seconds      float64 `json:"seconds"` // from the first step of any on
+	TokensPerS   float64 `json:"tokens_per_s"`
+	// MainSteps are steps of the main model behind prompts, each of any number of requests.
+	MainSteps     int       `json:"main_steps"`
+	Acceptance    []float64 `json:"acceptance,omitempty"` // of all drafts by place, with --speculate
+	Device        string    `json:"device"`
+	Stats         *runStats `json:"stats,omitempty"` // with --stats
+	StartupChecks []string  `json:"startup_checks,omitempty"`
 }
 
 // manyFlags are the flags of run that only --requests has a use for, singleFlags those
 // that it has none for: each request says it itself, or --out holds the result.
 var (
 	manyFlags   = []string{"out", "max-batch", "kv-tokens"}
-	singleFlags = []string{"temperature", "top-k", "top-p", "seed", "thinking", "json", "dry-run", "speculate", "draft-tree"}
+	singleFlags = []string{"temperature", "top-k", "top-p", "seed", "thinking", "dry-run"}
 )
 
 // onlyRequests refuses flags of --requests without it. A variable may be meant for
@@ -100,10 +121,13 @@ func runRequests(e *env, f *flags) error {
 		return err
 	}
 	defer func() { s.close() }()
+	if err := speculates(f, s.config, s.layout.MaxDraft); err != nil {
+		return err
+	}
 	if tok.VocabSize() > s.layout.Vocab {
 		return refuse(fmt.Errorf("the tokenizer has %d tokens, the model %d", tok.VocabSize(), s.layout.Vocab), "")
 	}
-	b := &batch{e: e, f: f, s: s, tok: tok, progress: progress}
+	b := &batch{e: e, f: f, s: s, tok: tok, progress: progress, drafts: f.number("speculate")}
 	if err := b.read(lines); err != nil {
 		return err
 	}
@@ -130,6 +154,7 @@ type batch struct {
 	sched    *engine.Scheduler // nil: no request can run
 	out      *bufio.Writer
 	written  int // results, in the order of the requests
+	drafts   int // of a step
 	started  time.Time
 }
 
@@ -160,21 +185,24 @@ func (b *batch) read(lines []*requestLine) error {
 			x.refused = b.s.layout.Check(x.req)
 		}
 		if x.refused == nil && b.s.compiled != nil {
-			x.refused = b.s.compiled.holds(b.f, len(x.req.Prompt)+x.req.MaxNew)
+			x.refused = b.s.compiled.holds(b.f, b.positions(x))
 		}
 		b.list = append(b.list, x)
 	}
 	return nil
 }
 
+// positions are those that a request may write.
+func (b *batch) positions(x *batched) int { return len(x.req.Prompt) + x.req.MaxNew + b.drafts }
+
 // submit makes the engine, and its sessions in the order of the requests.
 func (b *batch) submit() error {
-	var want serving
+	want := serving{drafts: b.drafts}
 	for _, x := range b.list {
 		if x.refused == nil {
 			want.requests++
 			want.prompts = append(want.prompts, len(x.req.Prompt))
-			want.positions = max(want.positions, len(x.req.Prompt)+x.req.MaxNew)
+			want.positions = max(want.positions, b.positions(x))
 		}
 	}
 	if want.requests == 0 {
@@ -185,7 +213,14 @@ func (b *batch) submit() error {
 		return err
 	}
 	if b.sched, err = engine.NewScheduler(b.s.engine, b.limits); err != nil {
-		return refuse(err, "kiln compile --batch 1,2,4,8,16,32,64")
+		hint := "kiln compile --batch 1,2,4,8,16,32,64"
+		if rows := b.limits.Rows; b.drafts >= rows {
+			hint = fmt.Sprintf("--speculate %d", rows-1)
+		}
+		return refuse(err, hint)
+	}
+	if n := b.sched.StepSessions(); n < b.limits.Sessions {
+		b.progress.note("a step has at most %d of %d requests: the next larger one has more than %d rows, where its order class ends", n, b.limits.Sessions, b.limits.Rows)
 	}
 	for _, x := range b.list {
 		if x.refused == nil {
@@ -259,7 +294,7 @@ func (b *batch) result(x *batched) requestResult {
 	}
 	if b.f.boolean("stats") {
 		done := time.Since(b.started).Seconds()
-		r.DoneS = &done
+		r.DoneS, r.MainSteps, r.Acceptance = &done, &out.Steps, out.Drafts.Acceptance()
 		if !x.first.IsZero() {
 			first := x.first.Sub(b.started).Seconds()
 			r.FirstS = &first
@@ -272,38 +307,59 @@ func (b *batch) result(x *batched) requestResult {
 func (b *batch) finish(err error) error {
 	b.progress.clear()
 	if err != nil {
-		return stuck(b.f, err)
+		err = stuck(b.f, err)
+		var coded *codedError
+		if b.e.ctx.Err() != nil || errors.As(err, &coded) {
+			return err
+		}
+		return &codedError{exitFailed, err, "kiln doctor; what became of each request is in " + b.f.text("out")}
 	}
 	if err := b.s.device.tellCounters(b.e.stderr); err != nil {
 		return err
 	}
-	var prompt, tokens, decoded, failed int
+	r := requestsResult{Requests: len(b.list), AtATime: b.limits.Sessions, Device: b.s.device.name, StartupChecks: b.e.replaced}
+	decoded := 0
 	var first *batched
 	for _, x := range b.list {
 		if x.session != nil {
-			prompt += len(x.req.Prompt)
+			r.PromptTokens += len(x.req.Prompt)
 			n := len(x.session.Wait().IDs)
-			tokens, decoded = tokens+n, decoded+max(n-1, 0)
+			r.NewTokens, decoded = r.NewTokens+n, decoded+max(n-1, 0)
 		}
 		if x.session == nil || x.session.End() == engine.EndError {
-			if failed++; first == nil {
+			if r.Failed++; first == nil {
 				first = x
 			}
 		}
 	}
-	if st := b.s.stats(prompt, decoded+1); st != nil {
-		st.print(b.e.stderr)
+	r.Seconds = time.Since(b.started).Seconds()
+	r.TokensPerS = float64(r.NewTokens) / max(r.Seconds, 1e-9)
+	if b.sched != nil {
+		st := b.sched.Stats()
+		r.MainSteps, r.Acceptance = st.Steps, st.Drafts.Acceptance()
 	}
-	if failed > 0 {
+	r.Stats = b.s.stats(r.PromptTokens, decoded+1)
+	switch {
+	case b.f.boolean("json"):
+		if err := printJSON(b.e.stdout, r); err != nil {
+			return err
+		}
+	case r.Stats != nil:
+		r.Stats.print(b.e.stderr)
+		printSteps(b.e.stderr, "the prompts", r.MainSteps, r.Acceptance)
+	}
+	if r.Failed > 0 {
 		why := first.refused
 		if first.session != nil {
 			why = first.session.Wait().Err
 		}
-		return &codedError{exitFailed, fmt.Errorf("%d of %s ended with an error, the first on line %d: %w", failed, count(int64(len(b.list)), "request"), first.line, why), "the results in " + b.f.text("out")}
+		return &codedError{exitFailed, fmt.Errorf("%d of %s ended with an error, the first on line %d: %w", r.Failed, count(int64(len(b.list)), "request"), first.line, why), "the results in " + b.f.text("out")}
 	}
-	took := time.Since(b.started).Seconds()
+	if b.f.boolean("json") {
+		return nil
+	}
 	b.e.log.Info(fmt.Sprintf("%s | %s, at most %d at a time | %s numerics | %d prompt + %d new tokens | %.1f tokens/s | peak memory %s",
-		b.s.device.describe(), count(int64(len(b.list)), "request"), b.limits.Sessions, b.s.numerics, prompt, tokens, float64(tokens)/max(took, 1e-9), peakMemory()),
-		"device", b.s.device.name, "numerics", string(b.s.numerics), "requests", len(b.list), "failed", failed, "prompt_tokens", prompt, "new_tokens", tokens)
+		b.s.device.describe(), count(int64(len(b.list)), "request"), r.AtATime, b.s.numerics, r.PromptTokens, r.NewTokens, r.TokensPerS, peakMemory()),
+		"device", b.s.device.name, "numerics", string(b.s.numerics), "requests", len(b.list), "failed", r.Failed, "prompt_tokens", r.PromptTokens, "new_tokens", r.NewTokens)
 	return nil
 }

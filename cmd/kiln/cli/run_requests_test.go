@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/kiln-project/kiln/runtime/device/devicetest"
 )
 
 // threeRequests have prompts of all kinds that the tiny model's tokenizer encodes.
@@ -104,6 +106,51 @@ func TestRunRequests(t *testing.T) {
 	}
 }
 
+// With drafts requests give the same bytes; --json and --stats say what the drafts were
+// worth, in all and of each request.
+func TestRunRequestsSpeculate(t *testing.T) {
+	plain, command := requestsCommand(t, threeRequests)
+	kiln(t, command...).ok(t)
+	for _, args := range [][]string{{"--speculate", "1"}, {"--speculate", "3", "--max-batch", "2"}} {
+		out, command := requestsCommand(t, threeRequests, args...)
+		kiln(t, command...).ok(t)
+		if got, want := readFile(t, out), readFile(t, plain); !bytes.Equal(got, want) {
+			t.Errorf("%v: results\n%s, without drafts\n%s", args, got, want)
+		}
+	}
+	out, command := requestsCommand(t, threeRequests, "--speculate", "2", "--stats", "--json")
+	var all requestsResult
+	kiln(t, command...).decode(t, &all)
+	if all.Requests != 3 || all.Failed != 0 || all.AtATime != 3 || all.NewTokens != 14 || all.MainSteps < 2 || len(all.Acceptance) != 2 || all.TokensPerS <= 0 || all.Device != "ref" {
+		t.Errorf("in all %+v", all)
+	}
+	if st := all.Stats; st == nil || st.Speculate == nil || st.Speculate.Steps != all.MainSteps || st.Speculate.Tokens != 11 || st.Decode.Steps != 0 {
+		t.Errorf("statistics %+v", st)
+	}
+	most := 0
+	for i, r := range resultsOf(t, out) {
+		if r.MainSteps == nil || *r.MainSteps < 1 || *r.MainSteps > len(r.IDs)-1 || len(r.Acceptance) != 2 {
+			t.Errorf("result %d: %+v", i, r)
+			continue
+		}
+		most = max(most, *r.MainSteps)
+	}
+	if most > all.MainSteps {
+		t.Errorf("a request took part in %d of %d steps", most, all.MainSteps)
+	}
+	_, command = requestsCommand(t, threeRequests, "--stats")
+	r := kiln(t, command...).ok(t)
+	if !strings.Contains(r.stderr, "\nmain model: 5 steps behind the prompts\n") {
+		t.Errorf("standard error %q", r.stderr)
+	}
+	_, command = requestsCommand(t, threeRequests, "--speculate", "1", "--stats")
+	if r := kiln(t, command...).ok(t); !strings.Contains(r.stderr, " behind the prompts; acceptance by draft: ") {
+		t.Errorf("standard error %q", r.stderr)
+	}
+	_, command = requestsCommand(t, `{"prompt": "x", "max_new_tokens": 4094}`, "--speculate", "3")
+	kiln(t, command...).failed(t, exitFailed, "2 prompt tokens, 4094 new ones and 3 drafts need 4099 positions, max_position_embeddings is 4096")
+}
+
 // The same on the host, over plans that are compiled for the requests and over a bundle,
 // which bounds what may run.
 func TestRunRequestsCompiled(t *testing.T) {
@@ -114,9 +161,19 @@ func TestRunRequestsCompiled(t *testing.T) {
 	out, command := requestsCommand(t, threeRequests, on...)
 	kiln(t, command...).ok(t)
 	checkThree(t, "compiled", out, alone)
+	out, command = requestsCommand(t, threeRequests, append(on, "--speculate", "2")...)
+	kiln(t, command...).ok(t)
+	checkThree(t, "compiled, with drafts", out, alone)
+	out, command = requestsCommand(t, threeRequests, append(on, "--speculate", "1", "--set", "fuse-hc.max_tokens=5")...)
+	if r := kiln(t, command...).ok(t); !strings.Contains(r.stderr, "a step has at most 2 of 3 requests: the next larger one has more than 5 rows") {
+		t.Errorf("standard error %q", r.stderr)
+	}
+	checkThree(t, "in two steps", out, alone)
+	_, command = requestsCommand(t, threeRequests, append(on, "--speculate", "3", "--set", "fuse-hc.max_tokens=3")...)
+	kiln(t, command...).failed(t, exitRefused, "a step with 3 drafts has 4 rows of a request, beyond 3, where its order class ends", "--speculate 2")
 
 	b := filepath.Join(dir, "tiny.kiln")
-	kiln(t, "compile", "--model", tinyModel, "--batch", "1,2", "--prefill", "16", "--max-seq", "200", "--speculate", "0", "--head", "sample", "--no-fallback", "-o", b).ok(t)
+	kiln(t, "compile", "--model", tinyModel, "--batch", "1,2", "--prefill", "16", "--max-seq", "200", "--speculate", "1", "--head", "sample", "--no-fallback", "-o", b).ok(t)
 	on = append(on, "--bundle", b)
 	out, command = requestsCommand(t, threeRequests, on...)
 	kiln(t, command...).ok(t)
@@ -124,6 +181,11 @@ func TestRunRequestsCompiled(t *testing.T) {
 	out, command = requestsCommand(t, threeRequests, append(on, "--max-batch", "1", "--kv-tokens", "128")...)
 	kiln(t, command...).ok(t)
 	checkThree(t, "a part of the bundle", out, alone)
+	out, command = requestsCommand(t, threeRequests, append(on, "--speculate", "1")...)
+	kiln(t, command...).ok(t)
+	checkThree(t, "bundle, with drafts", out, alone)
+	_, command = requestsCommand(t, threeRequests, append(on, "--speculate", "2")...)
+	kiln(t, command...).failed(t, exitRefused, "--speculate 2: "+b+" was compiled with --speculate 1", "--speculate 1, or kiln compile")
 
 	_, command = requestsCommand(t, threeRequests, append(on, "--max-batch", "3")...)
 	kiln(t, command...).failed(t, exitRefused, "--max-batch 3: "+b+" was compiled for 2 requests at a time", "--max-batch 2, or kiln compile --batch")
@@ -183,6 +245,37 @@ func TestRunRequestsFail(t *testing.T) {
 	}
 }
 
+// An error of the device ends all requests that are left with it, those that wait too, and
+// the command; what has ended before stays.
+func TestRunRequestsDeviceError(t *testing.T) {
+	b := tinyBundle(t)
+	text := `{"prompt_ids": [5], "max_new_tokens": 1, "ignore_eos": true}
+{"prompt_ids": [5, 6], "max_new_tokens": 9, "ignore_eos": true}
+{"prompt_ids": [5, 6, 7], "max_new_tokens": 9, "ignore_eos": true}
+{"prompt_ids": [8], "max_new_tokens": 2}`
+	for _, fails := range []int{1, 4} {
+		_, cuda := devicetest.FakeDrivers(t, devicetest.Fakes{CUDA: []string{"sm_90"}, Fails: fails})
+		out, command := requestsCommand(t, text, "--bundle", b, "--max-batch", "2", "--device", "cuda:0", "--cuda-lib", cuda, "--startup-check=false", "--json")
+		r := kilnWith(t, chosen, "", command...)
+		r.failed(t, exitFailed, "cuGraphLaunch: error 400 ", "\n  try: kiln doctor; what became of each request is in "+out)
+		if r.stdout != "" {
+			t.Errorf("standard output %q", r.stdout)
+		}
+		list := resultsOf(t, out)
+		if len(list) != 4 || list[0].Finish != "length" || len(list[0].IDs) != 1 || list[0].Error != "" {
+			t.Fatalf("results %+v", list)
+		}
+		for i, r := range list[1:] {
+			if r.Finish != "error" || !strings.Contains(r.Error, "cuGraphLaunch: error 400 ") || len(r.IDs) > 8 {
+				t.Errorf("%d replays go well: result %d is %+v", fails, i+1, r)
+			}
+		}
+		if had := len(list[1].IDs); (had > 0) != (fails > 1) {
+			t.Errorf("%d replays go well: request 1 had %d tokens", fails, had)
+		}
+	}
+}
+
 // A line that is no request is an error before anything runs, with line and field.
 func TestRunRequestsMalformed(t *testing.T) {
 	const fine = `{"id": "a", "prompt": "x"}` + "\n"
@@ -231,7 +324,9 @@ func TestRunRequestsUsage(t *testing.T) {
 		{append(both, "--prompt", "x"), nil, exitUsage, "exactly one of --prompt, --prompt-ids, --chat, --requests, got 2"},
 		{append(both, "--temperature", "1"), nil, exitUsage, "--temperature does not apply to --requests"},
 		{both, []string{"KILN_TOP_K=3"}, exitUsage, "KILN_TOP_K: top-k"},
-		{append(both, "--json"), nil, exitUsage, "--json does not apply to --requests"},
+		{append(both, "--speculate", "-1"), nil, exitUsage, "--speculate is -1, want at least 0"},
+		{append(both, "--speculate", "17"), nil, exitRefused, "--speculate 17: at most 16 draft tokens"},
+		{append(both, "--speculate", "2", "--draft-tree", "2"), nil, exitRefused, "--draft-tree 2: tree drafts are not supported"},
 		{append(both, "--dry-run"), nil, exitUsage, "--dry-run does not apply to --requests"},
 		{append(both, "--max-batch", "-1"), nil, exitUsage, "--max-batch is -1, want at least 0"},
 		{append(both, "--kv-tokens", "-1"), nil, exitUsage, "--kv-tokens is -1, want at least 0"},

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/kiln-project/kiln/models/dsv4"
 	"github.com/kiln-project/kiln/passes"
 	"github.com/kiln-project/kiln/runtime/engine"
 )
@@ -12,7 +13,8 @@ import (
 type serving struct {
 	requests  int   // how many there are
 	prompts   []int // their lengths
-	positions int   // of the longest one, new tokens included
+	positions int   // of the longest one, new tokens and drafts included
+	drafts    int   // of a step
 }
 
 // served are the sizes that they run in.
@@ -33,7 +35,7 @@ var refPrefill = []int{4, 16, 32}
 func (w serving) size(f *flags, l engine.Layout, bundle *compiledModel) (*served, error) {
 	batch, tokens := f.number("max-batch"), f.number("kv-tokens")
 	s := &served{prompts: w.prompts}
-	s.limits.Queue = max(1, w.requests)
+	s.limits.Queue, s.limits.Drafts = max(1, w.requests), w.drafts
 	if bundle != nil {
 		if batch == 0 {
 			batch = bundle.rings
@@ -70,13 +72,15 @@ func (w serving) size(f *flags, l engine.Layout, bundle *compiledModel) (*served
 	return s, nil
 }
 
-// batches are the decode steps: powers of two, and the largest batch.
+// batches are the steps of requests past their prompts: powers of two, and the most that a
+// step of one order class has.
 func (s *served) batches() []int {
+	most := max(1, min(s.limits.Sessions, s.limits.Rows/(s.limits.Drafts+1)))
 	var list []int
-	for n := 1; n < s.limits.Sessions; n *= 2 {
+	for n := 1; n < most; n *= 2 {
 		list = append(list, n)
 	}
-	return append(list, s.limits.Sessions)
+	return append(list, most)
 }
 
 // buckets are the plans.
@@ -90,11 +94,23 @@ func (s *served) buckets() []passes.Bucket {
 	}
 	slices.Sort(sizes)
 	var out []passes.Bucket
-	for _, t := range slices.Compact(sizes) {
+	sizes = slices.Compact(sizes)
+	for _, t := range sizes {
 		out = append(out, passes.Bucket{Entry: "prefill", Bind: bind(t, 1)})
 	}
+	k := s.limits.Drafts
 	for _, b := range s.batches() {
-		out = append(out, passes.Bucket{Entry: "decode", Bind: bind(b, b)})
+		if k == 0 {
+			out = append(out, passes.Bucket{Entry: "decode", Bind: bind(b, b)})
+		} else {
+			out = append(out, passes.Bucket{Entry: string(dsv4.SpeculateEntry(k)), Bind: bind(b*(k+1), b)})
+		}
+	}
+	if k > 0 { // what start-up checks replay; the MTP block over the prompts
+		out = append(out, passes.Bucket{Entry: "decode", Bind: bind(1, 1)})
+		for _, t := range sizes {
+			out = append(out, passes.Bucket{Entry: "draft", Bind: bind(t, 1)})
+		}
 	}
 	return out
 }

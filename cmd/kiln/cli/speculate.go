@@ -81,15 +81,21 @@ func (s *session) classes(k int) (string, error) {
 	return "", nil
 }
 
-// printSteps says what a run of the main model took, and what its drafts were worth.
-func (r *runResult) printSteps(w io.Writer) {
-	line := fmt.Sprintf("main model: %s behind the prompt", count(int64(r.MainSteps), "step"))
-	if len(r.Acceptance) > 0 {
-		var list []string
-		for _, a := range r.Acceptance {
-			list = append(list, fmt.Sprintf("%.3f", a))
-		}
-		line += "; acceptance by draft: " + strings.Join(list, ", ")
+// printSteps says what a run of the main model took behind the prompt or the prompts, and
+// what its drafts were worth.
+func printSteps(w io.Writer, behind string, steps int, acceptance []float64) {
+	line := fmt.Sprintf("main model: %s behind %s", count(int64(steps), "step"), behind)
+	if len(acceptance) > 0 {
+		line += "; acceptance by draft: " + fractions(acceptance)
 	}
 	fmt.Fprintln(w, line)
+}
+
+// fractions are numbers with three places.
+func fractions(list []float64) string {
+	text := make([]string, len(list))
+	for i, a := range list {
+		text[i] = fmt.Sprintf("%.3f", a)
+	}
+	return strings.Join(text, ", ")
 }

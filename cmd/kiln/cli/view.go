@@ -133,7 +133,7 @@ func (v *viewer) chooseTarget() error {
 func (v *viewer) model(dir string) error {
 	entry := v.f.text("entry")
 	if entry == "" {
-		return usagef("kiln view --model "+dir+" --entry decode -o page.html", "--model needs --entry: prefill, decode, verify, draft or pack")
+		return usagef("kiln view --model "+dir+" --entry decode -o page.html", "--model needs --entry: %s or pack", entryNames)
 	}
 	o, err := options(v.f, false)
 	if err != nil {
@@ -153,7 +153,11 @@ func (v *viewer) model(dir string) error {
 	if err != nil {
 		return err
 	}
-	m, err := buildEntries(c, o, v.passTarget(), config)
+	drafts, err := draftsOfEntry(v.f, c, entry, &o)
+	if err != nil {
+		return err
+	}
+	m, err := buildEntries(c, o, v.passTarget(), config, drafts...)
 	if err != nil {
 		return err
 	}
@@ -167,9 +171,9 @@ func (v *viewer) model(dir string) error {
 	g := entryGraph(m, entry)
 	switch {
 	case g == nil && (entry == string(dsv4.Draft) || entry == passes.PackGraph):
-		return refuse(fmt.Errorf("--entry %s: this model has no such graph", entry), "")
+		return noGraph(v.f, entry)
 	case g == nil:
-		return usagef("kiln view --help", "--entry: unknown entry %q: want prefill, decode, verify, draft or pack", entry)
+		return usagef("kiln view --help", "--entry: unknown entry %q: want %s or pack", entry, entryNames)
 	}
 	given, err := v.binding(g)
 	if err != nil {

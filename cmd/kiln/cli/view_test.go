@@ -85,6 +85,11 @@ func TestViewPasses(t *testing.T) {
 	if files, err := filepath.Glob(filepath.Join(filepath.Dir(out), ".*")); err != nil || len(files) > 0 {
 		t.Errorf("left behind: %v (%v)", files, err)
 	}
+	// A whole speculative step.
+	kiln(t, "view", "--model", tinyModel, "--entry", "speculate2", "-o", out).ok(t)
+	if _, columns, text := readPage(t, out); columns != graphColumns || !strings.Contains(text, "accept_len") || !strings.Contains(text, "<title>speculate2 of "+tinyModel+"</title>") {
+		t.Errorf("columns of a speculative step: %s", columns)
+	}
 	// The pack graph appears when a pass makes it.
 	kiln(t, "view", "--model", tinyModel, "--entry", "pack", "--target", "gfx942", "-o", out).ok(t)
 	if _, columns, text := readPage(t, out); columns != "hoist-pack changed" || !strings.Contains(text, "the evaluator runs the pack graph") {
@@ -216,6 +221,7 @@ func TestViewUsage(t *testing.T) {
 		{"two files", []string{"view", "a.kir", "b.kir", "-o", out}, exitUsage, "view takes 1 argument ([FILE.kir]), got 2"},
 		{"no entry", model, exitUsage, "--model needs --entry"},
 		{"unknown entry", append(model, "--entry", "encode"), exitUsage, `--entry: unknown entry "encode"`},
+		{"drafts beyond all", append(model, "--entry", "speculate99"), exitRefused, "--entry speculate99: at most 16 draft tokens"},
 		{"two targets", append(model, "--entry", "decode", "--target", "gfx942,gfx950"), exitUsage, "--target: a page shows one target, got 2"},
 		{"unknown target", append(model, "--entry", "decode", "--target", "gfx1"), exitUsage, `unknown target "gfx1"`},
 		{"no number", append(model, "--entry", "decode", "--target", "gfx950", "--bind", "B=x"), exitUsage, `--bind "B=x": want SYMBOL=N`},

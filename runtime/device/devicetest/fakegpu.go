@@ -16,6 +16,9 @@ type Fakes struct {
 	// Hangs: the kernels of plans do not end before the test does, and what a device
 	// that does not answer has open stays open.
 	Hangs bool
+	// Fails: so many replays of graphs go well and the next one is an error of the
+	// device; 0: all go well.
+	Fails int
 }
 
 // FakeDrivers makes driver libraries of both vendors, whose GPUs compute nothing. At the end of the test nothing of them may
@@ -43,6 +46,11 @@ func FakeDrivers(t testing.TB, f Fakes) (hip, cuda string) {
 		fake, err := drivertest.New(t.TempDir(), o)
 		if err != nil {
 			t.Fatal(err)
+		}
+		if f.Fails > 0 {
+			const invalidHandle = 400 // of both vendors; the device is as before
+			call := map[driver.Kind]string{driver.HIP: "hipGraphLaunch", driver.CUDA: "cuGraphLaunch"}[k]
+			fake.Inject(drivertest.Fault{Call: call, Skip: f.Fails, Code: invalidHandle})
 		}
 		t.Cleanup(func() {
 			close(ended)

@@ -31,23 +31,23 @@ const servedRings, servedPages, servedTable = 16, 14, 2
 var servedBatches, servedChunks = []int{1, 2, 4, 8, 16}, []int{16, 32, 64}
 
 // servedModel is the tiny checkpoint compiled for requests beside each other, with heads
-// that sample.
+// that sample, and with whole speculative steps of some numbers of drafts.
 type servedModel struct {
 	code    *bundle.Code
 	weights eval.WeightSource
 	layout  engine.Layout
 }
 
-func buildServed(t testing.TB, c *codegen.Compiler, chip string) *servedModel {
+func buildServed(t testing.TB, c *codegen.Compiler, chip string, drafts ...int) *servedModel {
 	t.Helper()
-	m, err := compileServed(t, c, chip)
+	m, err := compileServed(t, c, chip, drafts)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return m
 }
 
-func compileServed(t testing.TB, c *codegen.Compiler, chip string) (*servedModel, error) {
+func compileServed(t testing.TB, c *codegen.Compiler, chip string, drafts []int) (*servedModel, error) {
 	const dir = "../../testdata/tiny-dsv4"
 	tg, err := target.Lookup(chip)
 	if err != nil {
@@ -60,8 +60,15 @@ func compileServed(t testing.TB, c *codegen.Compiler, chip string) (*servedModel
 	o := dsv4.DefaultOptions()
 	o.Head = dsv4.HeadSample
 	mod := &passes.Module{Target: tg.ForPasses()}
-	for _, e := range []dsv4.Entry{dsv4.Prefill, dsv4.Decode} {
+	for _, e := range []dsv4.Entry{dsv4.Prefill, dsv4.Decode, dsv4.Draft} {
 		g, err := dsv4.Build(cfg, e, o)
+		if err != nil {
+			return nil, err
+		}
+		mod.Entries = append(mod.Entries, g)
+	}
+	for _, k := range drafts {
+		g, err := dsv4.BuildSpeculate(cfg, k, o)
 		if err != nil {
 			return nil, err
 		}
@@ -81,9 +88,13 @@ func compileServed(t testing.TB, c *codegen.Compiler, chip string) (*servedModel
 	}
 	for _, n := range servedChunks {
 		add("prefill", n, 1)
+		add("draft", n, 1)
 	}
 	for _, n := range servedBatches {
 		add("decode", n, n)
+		for _, k := range drafts {
+			add(string(dsv4.SpeculateEntry(k)), n*(k+1), n)
+		}
 	}
 	files, _, err := c.Build(context.Background(), tg, mod, buckets, codegen.Emit{})
 	if err != nil {
@@ -217,15 +228,23 @@ func heap() int64 {
 const servedHeap = 1 << 20
 
 // Soak serves requests from several goroutines, a fifth of which are cancelled at some
-// stage: each gives what it gives alone, and nothing is left of it.
-func Soak(t *testing.T, chip string, open func() (device.Device, error), requests int) {
-	const clients, ahead = 4, 8 // requests that a client waits for
-	m := buildServed(t, Compiler(t), chip)
+// stage: each gives what it gives alone by plain steps, and nothing is left of it. Some run
+// by plain steps, and behind them some by speculative ones.
+func Soak(t *testing.T, chip string, open func() (device.Device, error), plain, speculative int) {
+	const k = 2
+	m := buildServed(t, Compiler(t), chip, k)
 	kinds := m.kinds(t, open, 24)
+	t.Run("plain", func(t *testing.T) { m.soak(t, open, kinds, plain, 0) })
+	t.Run("speculative", func(t *testing.T) { m.soak(t, open, kinds, speculative, k) })
+}
+
+// soak is one of both, with that many drafts a step.
+func (m *servedModel) soak(t *testing.T, open func() (device.Device, error), kinds []servedKind, requests, drafts int) {
+	const clients, ahead = 4, 8 // requests that a client waits for
 	goroutines := runtime.NumGoroutine()
 	f := newCPUFaults()
 	run := m.start(t, f.opener(open))
-	s := run.scheduler(t, engine.Limits{Queue: clients * ahead})
+	s := run.scheduler(t, engine.Limits{Queue: clients * ahead, Drafts: drafts})
 	ctx, cancel := context.WithCancel(t.Context())
 	served := make(chan error, 1)
 	go func() { served <- s.Serve(ctx) }()
@@ -289,6 +308,9 @@ func Soak(t *testing.T, chip string, open func() (device.Device, error), request
 	if l := s.Load(); l != (engine.Load{}) {
 		t.Errorf("in the end there is %+v", l)
 	}
+	if st := s.Stats(); st.Steps == 0 || drafts > 0 && (st.Drafts.Accepted[0] == 0 || st.Drafts.Accepted[0] == st.Drafts.Drafted[0]) {
+		t.Errorf("in all %+v", st)
+	}
 	n := ended[engine.EndLength]
 	if c := ended[engine.EndCancelled]; n+c != requests/clients*clients || c < requests/10 || c > requests/3 {
 		t.Errorf("of %d requests %v", requests, ended)
@@ -318,8 +340,16 @@ func awaitGoroutines(t testing.TB, n int) {
 // steps. What is the device's ends all with its error, and nothing is left; what is a
 // request's, or another state's, changes nothing of the others.
 func ServedFaults(t *testing.T, chip string, open func() (device.Device, error)) {
-	m := buildServed(t, Compiler(t), chip)
+	const k = 2
+	m := buildServed(t, Compiler(t), chip, k)
 	kinds := m.kinds(t, open, 6)
+	for _, l := range []engine.Limits{{Sessions: 4}, {Sessions: 4, Drafts: k}} {
+		m.faultsServed(t, open, kinds, l)
+	}
+}
+
+// faultsServed is each of the faults, with and without drafts.
+func (m *servedModel) faultsServed(t *testing.T, open func() (device.Device, error), kinds []servedKind, l engine.Limits) {
 	for _, after := range []int{0, 5} {
 		for _, tc := range []struct {
 			kind FaultKind
@@ -329,14 +359,14 @@ func ServedFaults(t *testing.T, chip string, open func() (device.Device, error))
 			{FaultLost, func(f *cpuFaults) { f.dies = true }},
 			{FaultMemory, func(f *cpuFaults) { f.allocs = 2 }},
 		} {
-			t.Run(fmt.Sprintf("%s after %d steps", tc.kind, after), func(t *testing.T) {
+			t.Run(fmt.Sprintf("%d drafts, %s after %d steps", l.Drafts, tc.kind, after), func(t *testing.T) {
 				goroutines := runtime.NumGoroutine()
-				m.faultServed(t, open, kinds, tc.kind, tc.arm, after)
+				m.faultServed(t, open, kinds, l, tc.kind, tc.arm, after)
 				awaitGoroutines(t, goroutines)
 			})
 		}
 	}
-	t.Run("NaN", func(t *testing.T) { m.spoilServed(t, open, kinds) })
+	t.Run(fmt.Sprintf("%d drafts, NaN", l.Drafts), func(t *testing.T) { m.spoilServed(t, open, kinds, l) })
 }
 
 func submitAll(t testing.TB, s *engine.Scheduler, kinds []servedKind) []*engine.Session {
@@ -371,10 +401,10 @@ func allAlone(t testing.TB, when string, list []*engine.Session, kinds []servedK
 	}
 }
 
-func (m *servedModel) faultServed(t *testing.T, open func() (device.Device, error), kinds []servedKind, kind FaultKind, arm func(*cpuFaults), after int) {
+func (m *servedModel) faultServed(t *testing.T, open func() (device.Device, error), kinds []servedKind, l engine.Limits, kind FaultKind, arm func(*cpuFaults), after int) {
 	f := newCPUFaults()
 	run := m.start(t, f.opener(open))
-	s := run.scheduler(t, engine.Limits{Sessions: 4})
+	s := run.scheduler(t, l)
 	list := submitAll(t, s, kinds)
 	steps(t, s, after)
 	arm(f)
@@ -409,7 +439,7 @@ func (m *servedModel) faultServed(t *testing.T, open func() (device.Device, erro
 		}
 		return
 	}
-	again := run.scheduler(t, engine.Limits{})
+	again := run.scheduler(t, engine.Limits{Drafts: l.Drafts})
 	list = submitAll(t, again, kinds)
 	check(t, again.Drain(t.Context()))
 	allAlone(t, "in other pools after the fault", list, kinds)
@@ -421,9 +451,9 @@ func (m *servedModel) faultServed(t *testing.T, open func() (device.Device, erro
 
 // spoilServed makes NaN of the window of the first session, which has ring 0, while four
 // run: its next token is none, and the others are as ever.
-func (m *servedModel) spoilServed(t *testing.T, open func() (device.Device, error), kinds []servedKind) {
+func (m *servedModel) spoilServed(t *testing.T, open func() (device.Device, error), kinds []servedKind, l engine.Limits) {
 	run := m.start(t, open)
-	s := run.scheduler(t, engine.Limits{Sessions: 4})
+	s := run.scheduler(t, l)
 	kinds = slices.Clone(kinds)
 	long := engine.Request{Prompt: kinds[0].Prompt, MaxNew: 30}
 	kinds[0].Request = long
@@ -445,4 +475,78 @@ func (m *servedModel) spoilServed(t *testing.T, open func() (device.Device, erro
 	}
 	allAlone(t, "beside NaN", list[1:], kinds[1:])
 	check(t, run.close())
+}
+
+// ServedSpeculates serves random requests by speculative steps of 1 to 3 drafts, 1, 3 and 8
+// at a time, which arrive between steps in random order; a fifth is cancelled at some
+// stage. Each gives what it gives alone by plain steps, and drafts and accepts what it does
+// among any others.
+func ServedSpeculates(t *testing.T, chip string, open func() (device.Device, error), requests int) {
+	m := buildServed(t, Compiler(t), chip, 1, 2, 3)
+	kinds := m.kinds(t, open, 16)
+	run := m.start(t, open)
+	for k := 1; k <= 3; k++ {
+		alone := map[int]engine.Outcome{} // by kind
+		for _, batch := range []int{1, 3, 8} {
+			t.Run(fmt.Sprintf("K=%d, %d at a time", k, batch), func(t *testing.T) {
+				m.serveRandom(t, run, kinds, engine.Limits{Sessions: batch, Drafts: k, Queue: requests}, requests, alone)
+			})
+		}
+	}
+	check(t, run.close())
+}
+
+// serveRandom is one of them.
+func (m *servedModel) serveRandom(t *testing.T, run *servedRun, kinds []servedKind, l engine.Limits, requests int, alone map[int]engine.Outcome) {
+	s := run.scheduler(t, l)
+	r := rand.New(rand.NewPCG(uint64(l.Drafts), uint64(l.Sessions)))
+	var list []*engine.Session
+	var which []int
+	cancelled := map[int]bool{}
+	for len(list) < requests || s.Load() != (engine.Load{}) {
+		for n := r.IntN(4); n > 0 && len(list) < requests; n-- {
+			i, at := r.IntN(len(kinds)), len(list)
+			after := -1 // tokens until it is cancelled
+			if r.IntN(5) == 0 {
+				after, cancelled[at] = r.IntN(kinds[i].MaxNew+1), true
+			}
+			heard := 0
+			x, err := s.Submit(kinds[i].Request, func(int32) error {
+				if heard++; heard == after {
+					list[at].Cancel()
+				}
+				return nil
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if list, which = append(list, x), append(which, i); after == 0 {
+				x.Cancel()
+			}
+		}
+		steps(t, s, 1+r.IntN(3))
+	}
+	for at, x := range list {
+		out, want := x.Wait(), kinds[which[at]].want
+		switch {
+		case out.Err != nil && (!cancelled[at] || !errors.Is(out.Err, engine.ErrCancelled)):
+			t.Errorf("request %d ended with %v", at, out.Err)
+		case out.Err == nil && !slices.Equal(out.IDs, want), !slices.Equal(out.IDs, want[:len(out.IDs)]):
+			t.Errorf("request %d gives %v (error %v), alone %v", at, out.IDs, out.Err, want)
+		}
+		if out.Err != nil {
+			continue
+		}
+		before, known := alone[which[at]]
+		if alone[which[at]] = out; known && (before.Steps != out.Steps || fmt.Sprint(before.Drafts) != fmt.Sprint(out.Drafts)) {
+			t.Errorf("request %d: %d steps, drafts %v, among others %d and %v", at, out.Steps, out.Drafts, before.Steps, before.Drafts)
+		}
+	}
+	st := s.Stats()
+	for i, n := range st.Drafts.Accepted {
+		if n == 0 || n == st.Drafts.Drafted[i] {
+			t.Errorf("drafts %v, want right and wrong ones at each place", st.Drafts)
+		}
+	}
+	t.Logf("%d steps, acceptance %.3f", st.Steps, st.Drafts.Acceptance())
 }
