@@ -158,8 +158,8 @@ func hcFused(name, doc string, quant bool) *OpDef {
 		q := normQuantLimit
 		q.Ulps = hcNormed.Ulps
 		d.MoreLimits = []Limit{hcNormed, f32Noise, f32Noise, q}
-		// A norm that is another number may have the next code: 3 bits where bf16 has 7.
-		q.Bound, q.Ulps = twoWeightsNormed.Bound, 1<<(7-3)
+		// A norm that is another number may have the next code.
+		q = Limit{Kind: OneCode, Bound: twoWeightsNormed.Bound, Per: normQuantAttrs[0].Name}
 		d.Liberties = twoWeights(hcSum, twoWeightsNormed, twoWeightsF32, twoWeightsF32, q)
 	}
 	return d
