@@ -155,11 +155,9 @@ func hcFused(name, doc string, quant bool) *OpDef {
 		d.FusedBy = "fuse-norm-quant"
 		d.Results = append(d.Results, "q")
 		d.Attrs = append(d.Attrs, normQuantAttrs[0])
+		d.MoreLimits = []Limit{hcNormed, f32Noise, f32Noise, normQuantLimit}
 		q := normQuantLimit
-		q.Ulps = hcNormed.Ulps
-		d.MoreLimits = []Limit{hcNormed, f32Noise, f32Noise, q}
-		// A norm that is another number may have the next code.
-		q = Limit{Kind: OneCode, Bound: twoWeightsNormed.Bound, Per: normQuantAttrs[0].Name}
+		q.Bound = twoWeightsNormed.Bound
 		d.Liberties = twoWeights(hcSum, twoWeightsNormed, twoWeightsF32, twoWeightsF32, q)
 	}
 	return d
