@@ -333,3 +333,50 @@ growth by %g).
 	}
 	return b.String()
 }
+
+// What TestDrift must notice.
+func TestDriftFaults(t *testing.T) {
+	even := func() driftReport {
+		var r driftReport
+		for range driftPositions {
+			r.cos, r.anew, r.gaps = append(r.cos, 1e-4), append(r.anew, 1e-4), append(r.gaps, 1)
+		}
+		return r
+	}
+	for _, tc := range []struct {
+		name   string
+		change func(r driftReport)
+		faults int
+	}{
+		{"none", func(driftReport) {}, 0},
+		{"a window beyond the limit, without ties", func(r driftReport) {
+			for i := range 60 {
+				r.cos[300+i] = 6e-3
+			}
+		}, 61},
+		{"a step at a tie", func(r driftReport) { r.cos[7], r.gaps[7] = 1, 4e-3 }, 0},
+		{"a step that is no number", func(r driftReport) { r.cos[7] = math.NaN() }, 1},
+		{"errors that pile up slowly", func(r driftReport) {
+			for i := range r.cos {
+				r.cos[i] *= 1 + float64(i)/driftPositions
+			}
+		}, 0},
+		{"errors that pile up", func(r driftReport) {
+			for i := range r.cos {
+				r.cos[i] *= 1 + 2*float64(i)/driftPositions
+			}
+		}, 1},
+		{"more sensitive positions", func(r driftReport) {
+			for i := range r.cos {
+				r.cos[i] *= 1 + 9*float64(i)/driftPositions
+				r.anew[i] = r.cos[i]
+			}
+		}, 0},
+	} {
+		r := even()
+		tc.change(r)
+		if got := r.faults(); len(got) != tc.faults {
+			t.Errorf("%s: %d faults %q, want %d", tc.name, len(got), got, tc.faults)
+		}
+	}
+}
