@@ -16,6 +16,7 @@ import (
 	"github.com/kiln-project/kiln/codegen/target"
 	"github.com/kiln-project/kiln/ir"
 	"github.com/kiln-project/kiln/ir/eval"
+	"github.com/kiln-project/kiln/ir/metric"
 	"github.com/kiln-project/kiln/ir/num"
 	"github.com/kiln-project/kiln/runtime/device"
 	"github.com/kiln-project/kiln/runtime/host"
@@ -54,11 +55,11 @@ func TestRunCases(t *testing.T) {
 		t.Run("host", func(t *testing.T) {
 			got := runOnHost(t, c.graph, in)
 			for name, w := range want {
-				l, err := limitOf(c, name)
+				l, block, err := limitOf(c, name)
 				if err != nil {
 					t.Fatalf("%s: %v", c.file, err)
 				}
-				if d := differs(w, got[name], l); d != "" {
+				if d := differs(w, got[name], l, block); d != "" {
 					t.Errorf("%s: %s: %s (limit: %s)", c.file, name, d, l)
 				}
 			}
@@ -179,14 +180,14 @@ func runOnHost(t *testing.T, g *ir.Graph, in map[string]*eval.Tensor) map[string
 // exact or, if the case says "limit: table", what the op table says of the op that
 // makes the output. A choice must be the evaluator's: cases have no scores so close
 // that rounding decides.
-func limitOf(c *textCase, name string) (ir.Limit, error) {
+func limitOf(c *textCase, name string) (l ir.Limit, block int, err error) {
 	exact := ir.Limit{Kind: ir.Exact}
 	switch c.settings["limit"] {
 	case "", "exact":
-		return exact, nil
+		return exact, 0, nil
 	case "table":
 	default:
-		return exact, fmt.Errorf("limit: %s: want exact or table", c.settings["limit"])
+		return exact, 0, fmt.Errorf("limit: %s: want exact or table", c.settings["limit"])
 	}
 	for _, o := range c.graph.Outputs {
 		if o.Name == name && o.Value.Op != nil {
@@ -194,14 +195,14 @@ func limitOf(c *textCase, name string) (ir.Limit, error) {
 			if l.Kind == ir.ByChoice {
 				l = exact
 			}
-			return l, nil
+			return l, l.Block(o.Value.Op), nil
 		}
 	}
-	return exact, nil
+	return exact, 0, nil
 }
 
 // differs says how got differs from want beyond a limit, or "". All NaNs are equal.
-func differs(want, got *eval.Tensor, l ir.Limit) string {
+func differs(want, got *eval.Tensor, l ir.Limit, block int) string {
 	if got == nil || !want.Type().Equal(got.Type()) {
 		return "no result of type " + want.Type().String()
 	}
@@ -209,6 +210,10 @@ func differs(want, got *eval.Tensor, l ir.Limit) string {
 		return fmt.Sprintf("is %s, want %s", values(got), values(want))
 	}
 	other := 0
+	var codes []float64
+	if l.Kind == ir.OneCode {
+		codes = metric.CodesApart(want.F, got.F, block)
+	}
 	for i, w := range want.F {
 		g, near := got.F[i], false
 		if math.Float32bits(w) == math.Float32bits(g) || w != w && g != g {
@@ -221,12 +226,15 @@ func differs(want, got *eval.Tensor, l ir.Limit) string {
 		case ir.BF16ULP:
 			other++
 			near = steps(w, g) <= 1 || off <= l.Abs
+		case ir.OneCode:
+			other++
+			near = codes[i] <= 1
 		}
 		if !near {
 			return fmt.Sprintf("element %d is %v, want %v", i, g, w)
 		}
 	}
-	if l.Kind == ir.BF16ULP && float64(other) > (1-l.Bound)*float64(len(want.F)) {
+	if other > 0 && float64(other) > (1-l.Bound)*float64(len(want.F)) {
 		return fmt.Sprintf("%d of %d elements differ", other, len(want.F))
 	}
 	return ""
@@ -252,6 +260,7 @@ func steps(a, b float32) int {
 func TestDiffers(t *testing.T) {
 	nan := float32(math.NaN())
 	ulp := ir.Limit{Kind: ir.BF16ULP, Bound: 0.5}
+	code := ir.Limit{Kind: ir.OneCode, Bound: 0.5}
 	for _, tc := range []struct {
 		want, got []float32
 		limit     ir.Limit
@@ -267,6 +276,9 @@ func TestDiffers(t *testing.T) {
 		{[]float32{1, 1}, []float32{1, 1.015625}, ulp, true},
 		{[]float32{1, nan}, []float32{1, 1}, ulp, true},
 		{[]float32{1, 0x1p-133}, []float32{1, -0x1p-133}, ulp, true},
+		{[]float32{416, 0}, []float32{416, 0x1p-9}, code, false},
+		{[]float32{416, 0}, []float32{384, 0x1p-9}, code, true},
+		{[]float32{416, 0}, []float32{416, 0x1p-8}, code, true},
 	} {
 		want, err := eval.FromF32(ir.BF16, tc.want, len(tc.want))
 		if err != nil {
@@ -276,7 +288,7 @@ func TestDiffers(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if why := differs(want, got, tc.limit); (why != "") != tc.differ {
+		if why := differs(want, got, tc.limit, 2); (why != "") != tc.differ {
 			t.Errorf("%v and %v, %s: %q", tc.want, tc.got, tc.limit, why)
 		}
 	}

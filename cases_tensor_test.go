@@ -209,7 +209,7 @@ func TestTensorText(t *testing.T) {
 			continue
 		}
 		y, err := readTensor(strings.Fields(rows(x)), typ)
-		if err != nil || differs(x, y, ir.Limit{}) != "" {
+		if err != nil || differs(x, y, ir.Limit{}, 0) != "" {
 			t.Errorf("%q prints as %q: %v", text, rows(x), err)
 		}
 	}

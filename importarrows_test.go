@@ -35,7 +35,7 @@ var arrows = []arrow{
 	{folder: "ir", ours: []string{"ir/num"}, external: []string{"github.com/alecthomas/participle/v2"}},
 	{folder: "ir/num"},
 	{folder: "ir/eval", ours: []string{"ir"}},
-	{folder: "ir/metric"},
+	{folder: "ir/metric", ours: []string{"ir/num"}},
 
 	{folder: "passes", ours: []string{"ir", "passes"}},
 

@@ -22,8 +22,9 @@ type difference struct {
 }
 
 // compare holds got to a limit. Integers, codes and scales are equal or beyond
-// every limit. roundsInside: see there.
-func compare(want, got *eval.Tensor, l ir.Limit, roundsInside bool) difference {
+// every limit. block is what a limit of codes needs (ir.Limit.Block); roundsInside: see
+// there.
+func compare(want, got *eval.Tensor, l ir.Limit, block int, roundsInside bool) difference {
 	var d difference
 	if got == nil || !want.Type().Equal(got.Type()) {
 		d.beyond = "there is no result of type " + want.Type().String()
@@ -34,8 +35,15 @@ func compare(want, got *eval.Tensor, l ir.Limit, roundsInside bool) difference {
 	d.Count = want.Len()
 	largest, row, last := rowLargest(want, l), rowLength(want), -1
 	d.rows = want.Len() / row
+	var codes []float64
+	if l.Kind == ir.OneCode {
+		codes = metric.CodesApart(want.F, got.F, block)
+	}
 	for i := range w {
 		within, equal := holds(want.DType, w[i], g[i], l)
+		if codes != nil {
+			within = codes[where(i)] <= 1
+		}
 		if !within && largest != nil {
 			diff, top := math.Abs(float64(w[i])-float64(g[i])), largest(where(i))
 			within = diff <= metric.F32Noise*top

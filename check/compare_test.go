@@ -44,15 +44,43 @@ func TestCompare(t *testing.T) {
 			shape = []int{2, 2}
 		}
 		w, g := &eval.Tensor{DType: tc.dt, Shape: shape, F: tc.want}, &eval.Tensor{DType: tc.dt, Shape: shape, F: tc.got}
-		d := compare(w, g, tc.limit, false)
+		d := compare(w, g, tc.limit, 0, false)
 		if d.different != tc.different || (d.beyond == "") != tc.within {
 			t.Errorf("%s: %d different, beyond: %q", tc.name, d.different, d.beyond)
 		}
 	}
 	one := &eval.Tensor{DType: ir.I32, Shape: []int{1}, I: []int64{1}}
 	two := &eval.Tensor{DType: ir.I32, Shape: []int{1}, I: []int64{2}}
-	if compare(one, two, ir.Limit{Kind: ir.AbsF32, Bound: 9}, false).beyond == "" || compare(one, nil, ir.Limit{}, false).beyond == "" {
+	if compare(one, two, ir.Limit{Kind: ir.AbsF32, Bound: 9}, 0, false).beyond == "" || compare(one, nil, ir.Limit{}, 0, false).beyond == "" {
 		t.Error("other integers, or none, are not beyond")
+	}
+}
+
+// A limit of codes is one code of an element's block, however near zero.
+func TestCompareCodes(t *testing.T) {
+	const step = 0x1p-9 // between the smallest codes, with scale 1
+	l := ir.Limit{Kind: ir.OneCode, Bound: 0.99}
+	nan := float32(math.NaN())
+	of := func(x ...float32) *eval.Tensor { return &eval.Tensor{DType: ir.BF16, Shape: []int{1, len(x)}, F: x} }
+	want := of(416, -step, 2*step, 16*416, nan, 0)
+	for _, tc := range []struct {
+		got    *eval.Tensor
+		beyond string
+	}{
+		{of(416, -step, 2*step, 16*416, nan, 0), ""},
+		{of(416, -2*step, 2*step, 16*416, nan, 0), ""},
+		{of(384, 0, 3*step, 16*448, nan, -16*step), ""},
+		{of(416, step, 2*step, 16*416, nan, 0), "element 1 of bf16[1,6] is 0.001953125, want -0.001953125"},
+		{of(416, -step, 0, 16*416, nan, 0), "element 2 of bf16[1,6] is 0, want 0.00390625"},
+		{of(416, -step, 2*step, 16*416, 1, 0), "element 4 of bf16[1,6] is 1, want NaN"},
+		{of(416, -step, 2*step, 16*416, nan, 17*step), "element 5 of bf16[1,6] is 0.033203125, want 0"},
+	} {
+		if d := compare(want, tc.got, l, 3, true); d.beyond != tc.beyond {
+			t.Errorf("beyond: %q, want %q", d.beyond, tc.beyond)
+		}
+	}
+	if shareBreach(l, 11, 1000) == "" {
+		t.Error("11 of 1000 are not too many")
 	}
 }
 
@@ -74,10 +102,10 @@ func TestFlips(t *testing.T) {
 	bf := ir.Limit{Kind: ir.BF16ULP, Bound: 0.995}
 	w := &eval.Tensor{DType: ir.BF16, Shape: []int{3}, F: []float32{4, 1, 1}}
 	g := &eval.Tensor{DType: ir.BF16, Shape: []int{3}, F: []float32{4, 1 + 0x1p-5, 1 + 0x1p-4}}
-	if d := compare(w, g, bf, true); d.flips != 1 || d.beyond != "element 2 of bf16[3] is 1.0625, want 1" {
+	if d := compare(w, g, bf, 0, true); d.flips != 1 || d.beyond != "element 2 of bf16[3] is 1.0625, want 1" {
 		t.Errorf("%d flips, beyond: %q", d.flips, d.beyond)
 	}
-	if d := compare(w, g, bf, false); d.flips != 0 || d.beyond == "" {
+	if d := compare(w, g, bf, 0, false); d.flips != 0 || d.beyond == "" {
 		t.Errorf("%d flips, beyond: %q", d.flips, d.beyond)
 	}
 	for _, tc := range []struct {

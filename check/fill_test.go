@@ -21,7 +21,7 @@ func TestFill(t *testing.T) {
 	}
 	for c := range Cases {
 		a, b := made(c, 1), made(c, 1)
-		if compare(a, b, ir.Limit{}, false).beyond != "" {
+		if compare(a, b, ir.Limit{}, 0, false).beyond != "" {
 			t.Errorf("case %s: equal seeds differ", Cases[c].Name)
 		}
 		finite := !slices.ContainsFunc(a.F, func(x float32) bool { return x != x || math.IsInf(float64(x), 0) })
@@ -32,7 +32,7 @@ func TestFill(t *testing.T) {
 			t.Errorf("case %s spoils the last row", Cases[c].Name)
 		}
 	}
-	if compare(made(0, 1), made(0, 2), ir.Limit{}, false).beyond == "" {
+	if compare(made(0, 1), made(0, 2), ir.Limit{}, 0, false).beyond == "" {
 		t.Error("two seeds give equal values")
 	}
 }

@@ -187,6 +187,9 @@ func (o *oneOp) makesTable() bool {
 	return err != nil || slices.ContainsFunc(e.Ops, func(op *ir.Op) bool { return op.Def.Table })
 }
 
+// op is the op: before it there are its constants.
+func (o *oneOp) op() *ir.Op { return o.graph.Ops[len(o.graph.Ops)-1] }
+
 // evaluate runs the op on the evaluator.
 func (o *oneOp) evaluate(args []*eval.Tensor) ([]*eval.Tensor, error) {
 	in := o.values(args)
@@ -201,8 +204,7 @@ func (o *oneOp) evaluate(args []*eval.Tensor) ([]*eval.Tensor, error) {
 func (o *oneOp) operands(c *Case, seed uint64) ([]*eval.Tensor, error) {
 	spans := spansOf(o.graph)
 	args := make([]*eval.Tensor, len(o.args))
-	op := o.graph.Ops[len(o.graph.Ops)-1]
-	for i, v := range op.Args {
+	for i, v := range o.op().Args {
 		if v.Constant() != nil {
 			continue
 		}

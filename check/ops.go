@@ -379,7 +379,7 @@ func (k *opsCheck) compare(o *oneOp, loc string, args, want []*eval.Tensor, seed
 				want = forced
 			}
 		}
-		d := compare(want[i], got[i], l, o.roundsInside)
+		d := compare(want[i], got[i], l, l.Block(o.op()), o.roundsInside)
 		r.add(d, i, loc)
 		if layer {
 			k.layer(loc, o.def.Name, d)
@@ -406,7 +406,7 @@ func (k *opsCheck) compareDecomposed(o *oneOp, args, got []*eval.Tensor) error {
 	}
 	r := k.report.Decomposed[i]
 	for i := range want {
-		d := compare(want[i], got[i], ir.Limit{}, false)
+		d := compare(want[i], got[i], ir.Limit{}, 0, false)
 		r.Values += want[i].Len()
 		r.Differ += want[i].Len() - identical(want[i], got[i])
 		r.MaxAbs, r.Cos = max(r.MaxAbs, finite(d.MaxAbs)), max(r.Cos, finite(d.OneMinusCos))

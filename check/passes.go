@@ -314,7 +314,7 @@ func (r *PassResult) compare(before, after *evaluated) []Breach {
 	var out []Breach
 	for _, name := range slices.Sorted(maps.Keys(before.values)) {
 		want := before.values[name]
-		d := compare(want, after.values[name], r.limit, false)
+		d := compare(want, after.values[name], r.limit, 0, false)
 		r.Values += want.Len()
 		r.identical += identical(want, after.values[name])
 		r.MaxAbs, r.Cos = max(r.MaxAbs, finite(d.MaxAbs)), max(r.Cos, finite(d.OneMinusCos))

@@ -14,7 +14,7 @@ const fewElements = 1000
 
 // shareBreach says how a limit's share of identical elements is missed, or "".
 func shareBreach(l ir.Limit, different, count int) string {
-	if l.Kind != ir.BF16ULP && l.Kind != ir.LastPlace {
+	if l.Kind != ir.BF16ULP && l.Kind != ir.LastPlace && l.Kind != ir.OneCode {
 		return ""
 	}
 	const rounding = 1e-6 // of 1 - Bound

@@ -163,7 +163,7 @@ func (p *probe) run(ctx context.Context) (string, error) {
 				}
 				continue
 			}
-			d := compare(want[name], got[name], l, p.roundsInside)
+			d := compare(want[name], got[name], l, l.Block(p.op), p.roundsInside)
 			counts[i].add(d)
 			if d.beyond != "" {
 				return fmt.Sprintf("%s: %s", p.op.Def.Results[i], d.beyond), nil

@@ -53,7 +53,7 @@ func (k *opsCheck) whole(ctx context.Context, g *ir.Graph, sites []*site, weight
 			return err
 		}
 		for _, name := range slices.Sorted(maps.Keys(want)) {
-			d := compare(want[name], got[name], ir.Limit{}, false)
+			d := compare(want[name], got[name], ir.Limit{}, 0, false)
 			w.Values += want[name].Len()
 			w.Differ += want[name].Len() - identical(want[name], got[name])
 			if d.beyond != "" {

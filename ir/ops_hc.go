@@ -155,11 +155,9 @@ func hcFused(name, doc string, quant bool) *OpDef {
 		d.FusedBy = "fuse-norm-quant"
 		d.Results = append(d.Results, "q")
 		d.Attrs = append(d.Attrs, normQuantAttrs[0])
+		d.MoreLimits = []Limit{hcNormed, f32Noise, f32Noise, normQuantLimit}
 		q := normQuantLimit
-		q.Ulps = hcNormed.Ulps
-		d.MoreLimits = []Limit{hcNormed, f32Noise, f32Noise, q}
-		// A norm that is another number may have the next code: 3 bits where bf16 has 7.
-		q.Bound, q.Ulps = twoWeightsNormed.Bound, 1<<(7-3)
+		q.Bound = twoWeightsNormed.Bound
 		d.Liberties = twoWeights(hcSum, twoWeightsNormed, twoWeightsF32, twoWeightsF32, q)
 	}
 	return d

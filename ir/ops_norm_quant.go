@@ -25,14 +25,14 @@ func init() {
 				return []Type{t, t}, err
 			},
 			Decompose: normThenQuant,
-			Limit:     normQuantLimit,
+			Limit:     Limit{Kind: BF16ULP, Bound: 0.995}, MoreLimits: []Limit{normQuantLimit},
 		},
 	)
 }
 
 var (
 	normQuantAttrs = append([]AttrDef{{Name: "act_block", Kind: AttrInt, Default: actBlock, Doc: "elements along the last axis that share a scale"}}, normAttrs...)
-	normQuantLimit = Limit{Kind: BF16ULP, Bound: 0.995, Why: "where rounding moves the norm over a code's border, q moves by a code, as in expert; 0 for -0 as in fake_quant"}
+	normQuantLimit = Limit{Kind: OneCode, Bound: 0.999, Per: normQuantAttrs[0].Name, Why: "where rounding moves the norm over a code's border, q moves by a code, as in expert; 0 for -0 as in fake_quant"}
 )
 
 func inferNormQuant(o *Op) (Type, error) {

@@ -76,6 +76,7 @@ const (
 	ByChoice                   // discrete: every chosen score >= best rejected one, ties to the lower index
 	OneMinCos                  // 1 - cosine at most Bound
 	LastPlace                  // at least Bound of the values identical, the rest within one unit of their dtype's last place
+	OneCode                    // at least Bound of the values identical, the rest within one f8e4m3 code, with the scale of their block
 )
 
 // Limit is an error bound and where it comes from.
@@ -84,6 +85,7 @@ type Limit struct {
 	Bound float64
 	Abs   float64 // BF16ULP: the rest may also be this close, absolutely: sums that cancel
 	Ulps  int     // BF16ULP: how far the rest may be instead of one ulp
+	Per   string  // OneCode: the attribute with the number of elements along the last axis that share a scale
 	Why   string
 }
 
@@ -103,8 +105,19 @@ func (l Limit) String() string {
 		return fmt.Sprintf("1-cos <= %g", l.Bound)
 	case LastPlace:
 		return fmt.Sprintf(">= %g%% identical, rest within 1 ulp", 100*l.Bound)
+	case OneCode:
+		return fmt.Sprintf(">= %g%% identical, rest within 1 f8e4m3 code of blocks of %s", 100*l.Bound, l.Per)
 	}
 	return "bit for bit"
+}
+
+// Block is how many elements along the last axis share a scale in a result of o that
+// has the limit OneCode; 0 for other limits.
+func (l Limit) Block(o *Op) int {
+	if l.Kind != OneCode {
+		return 0
+	}
+	return o.Int(l.Per)
 }
 
 // LimitOf is the limit of result i.
@@ -202,9 +215,16 @@ func (d *OpDef) check() error {
 			}
 		}
 	}
+	limits := append([]Limit{d.Limit}, d.MoreLimits...)
 	for _, y := range d.Liberties {
 		if y.Name == "" || y.Doc == "" || len(y.Limits) == 0 {
 			return fmt.Errorf("op %s: liberty %q needs Name, Doc and Limits", d.Name, y.Name)
+		}
+		limits = append(limits, y.Limits...)
+	}
+	for _, l := range limits {
+		if a := d.attr(l.Per); (l.Kind == OneCode) != (l.Per != "") || l.Per != "" && (a == nil || a.Kind != AttrInt) {
+			return fmt.Errorf("op %s: limit %q: Per is %q, want an integer attribute of the op for a limit of codes, none for others", d.Name, l, l.Per)
 		}
 	}
 	for i, o := range d.Operands {

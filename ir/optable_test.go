@@ -142,6 +142,7 @@ func TestLimitString(t *testing.T) {
 		">= 99.5% identical, rest within 1 bf16 ulp":                 {Kind: BF16ULP, Bound: 0.995},
 		">= 99% identical, rest within 1 bf16 ulp or 2e-06 absolute": {Kind: BF16ULP, Bound: 0.99, Abs: 2e-6},
 		">= 99% identical, rest within 2 bf16 ulp":                   {Kind: BF16ULP, Bound: 0.99, Ulps: 2},
+		">= 99% identical, rest within 1 f8e4m3 code of blocks of n": {Kind: OneCode, Bound: 0.99, Per: "n"},
 		"by validity of the choice":                                  {Kind: ByChoice},
 		"1-cos <= 0.0005":                                            {Kind: OneMinCos, Bound: 5e-4},
 	} {

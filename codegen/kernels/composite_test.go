@@ -167,14 +167,14 @@ func (c *cases) add(attrs ir.Attrs, args ...*eval.Tensor) {
 		c.rest = append(c.rest, rest{c.def, attrs, args, before})
 	}
 	for i := range c.limit[before:] {
-		c.limit[before+i] = fromTable(c.t, c.def.LimitOf(i))
+		c.limit[before+i] = fromTable(c.t, c.def.LimitOf(i), c.value[before+i].Op)
 	}
 }
 
-// fromTable is how a limit of the op table is checked. A choice must be the
+// fromTable is how a limit of the op table is checked for results of an op. A choice must be the
 // evaluator's own, which is more than valid: the scores of random operands are
 // never so close that rounding decides, and ties have one answer.
-func fromTable(t testing.TB, l ir.Limit) limit {
+func fromTable(t testing.TB, l ir.Limit, o *ir.Op) limit {
 	t.Helper()
 	switch l.Kind {
 	case ir.Exact, ir.ByChoice:
@@ -185,6 +185,8 @@ func fromTable(t testing.TB, l ir.Limit) limit {
 		return limit{cos: l.Bound}
 	case ir.BF16ULP:
 		return limit{ulps: float64(max(1, l.Ulps)), share: 1 - l.Bound, abs: l.Abs, bf16: true}
+	case ir.OneCode:
+		return limit{block: l.Block(o), share: 1 - l.Bound}
 	}
 	t.Fatalf("no check of the limit %q", l)
 	return limit{}

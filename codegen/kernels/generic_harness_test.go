@@ -18,6 +18,7 @@ import (
 	"github.com/kiln-project/kiln/codegen/target"
 	"github.com/kiln-project/kiln/ir"
 	"github.com/kiln-project/kiln/ir/eval"
+	"github.com/kiln-project/kiln/ir/metric"
 	"github.com/kiln-project/kiln/ir/num"
 	"github.com/kiln-project/kiln/runtime/device"
 	"github.com/kiln-project/kiln/runtime/host"
@@ -153,6 +154,7 @@ type batch struct {
 	states map[string]*eval.Tensor
 	names  map[*eval.Tensor]*ir.Value
 	what   []string // by output
+	value  []*ir.Value
 	limit  []limit
 	rest   []rest
 }
@@ -165,6 +167,7 @@ type limit struct {
 	abs   float64 // elements this close count as equal
 	bf16  bool    // f32 elements are compared after rounding to bf16
 	cos   float64 // if not 0: instead, 1 - cosine of all elements; NaN and Inf are where they are
+	block int     // if not 0: elements that are not equal are one f8e4m3 code away, with scales of so many elements each
 }
 
 var exact = limit{}
@@ -187,7 +190,7 @@ func (c *batch) input(x *eval.Tensor) *ir.Value {
 // output asks for a value.
 func (c *batch) output(what string, l limit, v *ir.Value) {
 	c.b.Output(fmt.Sprintf("y%d", len(c.what)), v)
-	c.what, c.limit = append(c.what, what), append(c.limit, l)
+	c.what, c.value, c.limit = append(c.what, what), append(c.value, v), append(c.limit, l)
 }
 
 // op adds one op whose results are outputs.
@@ -359,6 +362,10 @@ func (l limit) compare(want, got *eval.Tensor) string {
 		return l.angle(want.F, got.F)
 	}
 	diff, bad := 0, ""
+	var codes []float64
+	if l.block > 0 {
+		codes = metric.CodesApart(want.F, got.F, l.block)
+	}
 	note := func(i int, w, g any) {
 		if bad == "" {
 			bad = fmt.Sprintf("element %d of %d is %v, want %v", i, want.Len(), g, w)
@@ -380,7 +387,7 @@ func (l limit) compare(want, got *eval.Tensor) string {
 		if l.worst != nil {
 			*l.worst = max(*l.worst, u)
 		}
-		if !(u <= l.ulps) {
+		if codes != nil && codes[i] > 1 || codes == nil && !(u <= l.ulps) {
 			note(i, fmt.Sprintf("%v (%#08x)", w, math.Float32bits(w)), fmt.Sprintf("%v (%#08x)", g, math.Float32bits(g)))
 		}
 	}

@@ -70,7 +70,7 @@ func (c *cases) liberty(f *kernels.Form, from int) {
 	c.t.Helper()
 	if y := c.def.Liberty(f.Liberty); y != nil {
 		for i := from; i < len(c.limit); i++ {
-			c.limit[i] = fromTable(c.t, y.LimitOf((i-from)%len(c.def.Results)))
+			c.limit[i] = fromTable(c.t, y.LimitOf((i-from)%len(c.def.Results)), c.value[i].Op)
 		}
 	}
 }

@@ -81,3 +81,35 @@ func TestProductsOfQuantised(t *testing.T) {
 	}
 	sameBits(t, own, given)
 }
+
+// TestLimitOfCodes: what hc_fused_quant may be off where a form takes its liberty is one
+// code of the block, and two are too many, however near zero.
+func TestLimitOfCodes(t *testing.T) {
+	c := &cases{batch: newBatch(t), r: rand.New(rand.NewPCG(1, 1))}
+	realCases(c, 1, 128)
+	at := slices.IndexFunc(c.value, func(v *ir.Value) bool { return v.Op.Def.Name == "hc_fused_quant" && v.Index == 4 })
+	if at < 0 || c.limit[at].block != 128 {
+		t.Fatalf("no limit of codes of 128: %+v", c.limit)
+	}
+	want := blank(t, ir.T(ir.BF16, ir.Int(8), ir.Int(128)))
+	for i := range want.F {
+		want.F[i] = 4
+	}
+	const step = 0x1p-6 * 0x1p-9 // between the smallest codes of a block whose largest number is 4
+	want.F[200] = 2 * step
+	for _, tc := range []struct {
+		got  float32
+		want string
+	}{
+		{2 * step, ""}, {step, ""}, {3 * step, ""},
+		{0, "element 200 of 1024 is 0 (0x00000000), want 6.1035156e-05 (0x38800000)"},
+		{4 * step, "element 200 of 1024 is 0.00012207031 (0x39000000), want 6.1035156e-05 (0x38800000)"},
+		{2.5 * step, "element 200 of 1024 is 7.6293945e-05 (0x38a00000), want 6.1035156e-05 (0x38800000)"}, // no code
+	} {
+		got := want.Clone()
+		got.F[200] = tc.got
+		if d := c.limit[at].compare(want, got); d != tc.want {
+			t.Errorf("%g for %g: %q, want %q", tc.got, want.F[200], d, tc.want)
+		}
+	}
+}

@@ -23,6 +23,7 @@ type Metrics struct {
 	Identical float64 // share of bit-identical elements, 0..1
 	WithinULP float64 // share of elements identical or at most one bf16 step apart, 0..1
 	WithinF32 float64 // share of elements so near, or at most F32Noise apart, 0..1
+	WithinTwo float64 // share of elements so near, or at most TwoWeightsNoise apart, 0..1
 }
 
 // F32Noise is how far an f32 intermediate result may be from the reference's
@@ -30,13 +31,17 @@ type Metrics struct {
 // it: there it is many steps of the result itself.
 const F32Noise = 2e-6
 
+// TwoWeightsNoise is how far it may be where f32 weights are the sums of two bf16
+// numbers: the op table's liberty two-bf16-weights.
+const TwoWeightsNoise = 1e-4
+
 // Measure compares got with want. Two empty tensors have nothing identical
 // about them: all shares are 0, so that an empty result passes no limit.
 func Measure(got, want []float32) Metrics {
 	n := min(len(got), len(want))
 	m := Metrics{Count: max(len(got), len(want))}
 	m.Missing = m.Count - n
-	var identical, ulp, f32 int
+	var identical, ulp, f32, two int
 	var top, gg, ww float64
 	bad := -1 // first NaN
 	for i, g := range got[:n] {
@@ -51,6 +56,7 @@ func Measure(got, want []float32) Metrics {
 			identical++
 			ulp++
 			f32++
+			two++
 		} else {
 			diff := math.Abs(float64(g) - float64(w))
 			if diff > m.MaxAbs {
@@ -63,6 +69,9 @@ func Measure(got, want []float32) Metrics {
 			if diff <= max(step, F32Noise) {
 				f32++
 			}
+			if diff <= max(step, TwoWeightsNoise) {
+				two++
+			}
 		}
 		if a := math.Abs(float64(w)); a <= math.MaxFloat32 {
 			top = max(top, a)
@@ -72,7 +81,7 @@ func Measure(got, want []float32) Metrics {
 	}
 	if m.Count > 0 {
 		share := func(n int) float64 { return float64(n) / float64(m.Count) }
-		m.Identical, m.WithinULP, m.WithinF32 = share(identical), share(ulp), share(f32)
+		m.Identical, m.WithinULP, m.WithinF32, m.WithinTwo = share(identical), share(ulp), share(f32), share(two)
 	}
 	if m.NaN > 0 || m.Missing > 0 {
 		nan := math.NaN()

@@ -13,7 +13,8 @@ import (
 	"github.com/kiln-project/kiln/runtime/emu"
 )
 
-// TestGoldenLong runs what TestGolden leaves out: the whole suite in both numerics.
+// TestGoldenLong runs what TestGolden leaves out: the whole suite in both numerics, with
+// the limits of the liberties that kernels take.
 func TestGoldenLong(t *testing.T) {
 	c := devicetest.Compiler(t)
 	for _, chip := range emu.Chips {
@@ -21,6 +22,30 @@ func TestGoldenLong(t *testing.T) {
 			t.Run(chip+"/"+string(n), func(t *testing.T) {
 				rest := func(check string) bool { return n == dsv4.Unrounded || !brief(check) }
 				devicetest.RunGolden(t, c, opener(chip, emu.Options{}), devicetest.Variant{Numerics: n, Only: rest})
+			})
+		}
+	}
+}
+
+// TestGoldenWithoutLiberties: with the forms that take liberties disabled, operators,
+// parts and single layers are within the limits that hold for all.
+func TestGoldenWithoutLiberties(t *testing.T) {
+	c := devicetest.Compiler(t)
+	var free []string
+	for _, op := range kernels.Ops() {
+		for _, f := range kernels.For(op) {
+			if f.Liberty != "" {
+				free = append(free, f.Name)
+			}
+		}
+	}
+	for _, chip := range emu.Chips {
+		for _, n := range []dsv4.Numerics{dsv4.Production, dsv4.Unrounded} {
+			t.Run(chip+"/"+string(n), func(t *testing.T) {
+				devicetest.RunGolden(t, c, opener(chip, emu.Options{}), devicetest.Variant{
+					Numerics: n, Disable: free,
+					Only: func(check string) bool { return !strings.HasPrefix(check, "e2e/") },
+				})
 			})
 		}
 	}

@@ -8,7 +8,6 @@ import (
 	"github.com/kiln-project/kiln/codegen"
 	"github.com/kiln-project/kiln/codegen/plan"
 	"github.com/kiln-project/kiln/codegen/target"
-	"github.com/kiln-project/kiln/ir/eval"
 	"github.com/kiln-project/kiln/models/dsv4"
 	"github.com/kiln-project/kiln/runtime/device"
 	"github.com/kiln-project/kiln/runtime/device/devicetest"
@@ -81,7 +80,7 @@ func runSteps(t *testing.T, m *devicetest.Tiny, steps []step) (map[string][]floa
 			rows[fmt.Sprintf("step %d, %s", i, name)] = v.F
 		}
 		if s.draft {
-			out, err := e.Draft(next, s.shape, lastHidden(out))
+			out, err := e.Draft(next, s.shape, devicetest.LastHidden(out))
 			if err != nil {
 				t.Fatalf("draft of step %d: %v", i, err)
 			}
@@ -92,16 +91,6 @@ func runSteps(t *testing.T, m *devicetest.Tiny, steps []step) (map[string][]floa
 		engine.Commit(feeds)
 	}
 	return rows, m.Made
-}
-
-// lastHidden is the hidden output of the last layer.
-func lastHidden(out engine.Tensors) *eval.Tensor {
-	for i := len(out); i >= 0; i-- {
-		if x := out[fmt.Sprintf("hidden.%d", i)]; x != nil {
-			return x
-		}
-	}
-	return nil
 }
 
 // sanitized runs steps on the tiny checkpoint with every sanitizer and without: no

@@ -9,6 +9,7 @@ import (
 
 	"github.com/kiln-project/kiln/ir"
 	"github.com/kiln-project/kiln/ir/metric"
+	"github.com/kiln-project/kiln/runtime/engine"
 )
 
 // Whatever else a tensor holds, a NaN in it is beyond every limit.
@@ -64,6 +65,10 @@ func TestLimitsAreSection9(t *testing.T) {
 				{Identical, 0.995}:  `at least 99\.5% identical`,
 				{WithinULP, 1}:      `the rest within one bf16 ulp`,
 				{WithinF32, 1}:      `the rest within one bf16 ulp`,
+				{MaxAbs, 1e-4}:      `hc's f32 results to 1e-4`,
+				{Identical, 0.99}:   `hc's bf16 results at least 99% identical`,
+				{WithinTwo, 1}:      `the rest within one bf16 ulp or 1e-4`,
+				{OneMinusCos, 5e-4}: map[int]string{attentionOpBF16Limit: `with bf16 probabilities 5e-4`, layerBF16Limit: `one layer with bf16 probabilities to 5e-4, as its attention operator`}[i],
 				{OneMinusCos, 5e-5}: map[int]string{attentionLimit: `own goldens: 1-cos <= 5e-5 and rel <= 2e-2`, layerLimit: `one layer on golden inputs, own goldens: 1-cos <= 5e-5`}[i],
 				{Rel, 2e-2}:         `1-cos <= 5e-5 and rel <= 2e-2`,
 				{OneMinusCos, 2e-3}: `prefill logits 1-cos <= 2e-3`,
@@ -74,6 +79,64 @@ func TestLimitsAreSection9(t *testing.T) {
 			}[b]
 			if want == "" || !regexp.MustCompile(want).MatchString(text) {
 				t.Errorf("limit %s: bound %v is not in section 9", l.Name, b)
+			}
+		}
+	}
+}
+
+// The limits of liberties are the op table's, but that of a layer, which is no op.
+func TestLibertyLimits(t *testing.T) {
+	of := func(op, liberty string, result int) ir.Limit {
+		d, err := ir.Lookup(op)
+		if err != nil {
+			t.Fatal(err)
+		}
+		y := d.Liberty(liberty)
+		if y == nil {
+			t.Fatalf("%s has no liberty %s", op, liberty)
+		}
+		return y.LimitOf(result)
+	}
+	for _, tc := range []struct {
+		row  int
+		want ir.Limit
+		have ir.Limit
+	}{
+		{hcF32TwoLimit, of("hc_pre", twoWeights, 1), ir.Limit{Kind: ir.AbsF32, Bound: Limits[hcF32TwoLimit].Bounds[0].Value}},
+		{hcTwoLimit, of("hc_pre", twoWeights, 0), ir.Limit{Kind: ir.BF16ULP, Bound: Limits[hcTwoLimit].Bounds[0].Value, Abs: metric.TwoWeightsNoise}},
+		{attentionOpBF16Limit, of("sparse_attention", bf16Probabilities, 0), ir.Limit{Kind: ir.OneMinCos, Bound: Limits[attentionOpBF16Limit].Bounds[0].Value}},
+	} {
+		if tc.have != tc.want {
+			t.Errorf("limit %s is %v, the op table says %v", Limits[tc.row].Name, tc.have, tc.want)
+		}
+	}
+}
+
+type takes struct {
+	engine.Executor
+	liberties []string
+}
+
+func (x takes) Liberties() []string { return x.liberties }
+
+// A liberty moves the limits that are its own, of an executor that takes it, and no
+// others.
+func TestInPlaceOf(t *testing.T) {
+	none, two, both := takes{}, takes{liberties: []string{twoWeights}}, takes{liberties: []string{"another", bf16Probabilities, twoWeights}}
+	for limit := range Limits {
+		want := map[int]int{f32Limit: hcF32TwoLimit, hcLimit: hcTwoLimit}
+		for _, x := range []engine.Executor{nil, none, two, both} {
+			expected := limit
+			if x, ok := x.(takes); ok && len(x.liberties) > 0 {
+				if len(x.liberties) > 1 {
+					want[bf16Limit], want[layerLimit] = attentionOpBF16Limit, layerBF16Limit
+				}
+				if w, ok := want[limit]; ok {
+					expected = w
+				}
+			}
+			if got := inPlaceOf(limit, x); got != expected {
+				t.Errorf("%s of %v: %s, want %s", Limits[limit].Name, x, Limits[got].Name, Limits[expected].Name)
 			}
 		}
 	}

@@ -73,7 +73,7 @@ func (c *opCase) run() error {
 		if w.scales {
 			got = bytesOf(t.Scales)
 		}
-		v.compare(w.what, got, w.values, w.limit)
+		v.compare(w.what, got, w.values, inPlaceOf(w.limit, exec))
 	}
 	return v.err()
 }

@@ -2,9 +2,9 @@ package devicetest
 
 import (
 	"bytes"
+	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/kiln-project/kiln/ir/eval"
@@ -26,7 +26,7 @@ func ChunksAndBatches(t *testing.T, m *Tiny, chunks ...int) {
 		}
 		logits, err := e.Prefill(s, ids[:n], chunk, func(f engine.Feed, out engine.Tensors) error {
 			next := []engine.Feed{{Seq: s, IDs: ids[s.Len+1:][:len(f.IDs)], Out: f.Out}}
-			_, err := e.Draft(next, engine.ShapeOf(next), lastHidden(out))
+			_, err := e.Draft(next, engine.ShapeOf(next), LastHidden(out))
 			return err
 		})
 		if err != nil {
@@ -76,13 +76,18 @@ func ChunksAndBatches(t *testing.T, m *Tiny, chunks ...int) {
 	SameBits(t, "the second request of three", single, out["logits"].F[m.Layout.Vocab:2*m.Layout.Vocab])
 }
 
-// lastHidden is the last layer's hidden output: the only one of a step without taps.
-func lastHidden(out engine.Tensors) *eval.Tensor {
-	names := slices.DeleteFunc(slices.Sorted(maps.Keys(out)), func(name string) bool { return !strings.HasPrefix(name, "hidden.") })
-	if len(names) != 1 {
-		return nil
+// LastHidden is the hidden output of the last layer, the only one of a step without taps;
+// nil if there is none.
+func LastHidden(out engine.Tensors) *eval.Tensor {
+	var last *eval.Tensor
+	layer := -1
+	for _, name := range slices.Sorted(maps.Keys(out)) {
+		var n int
+		if k, _ := fmt.Sscanf(name, "hidden.%d", &n); k == 1 && n > layer {
+			layer, last = n, out[name]
+		}
 	}
-	return out[names[0]]
+	return last
 }
 
 // PaddingWritesNothing tests that pools filled with a canary are untouched outside the

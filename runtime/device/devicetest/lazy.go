@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/kiln-project/kiln/codegen"
+	"github.com/kiln-project/kiln/codegen/kernels"
 	"github.com/kiln-project/kiln/codegen/plan"
 	"github.com/kiln-project/kiln/codegen/target"
 	"github.com/kiln-project/kiln/ir"
@@ -70,6 +71,7 @@ type Lazy struct {
 	weights  eval.WeightSource
 	compiler *codegen.Compiler
 	programs map[string]*device.Program
+	taken    []string // liberties
 }
 
 // NewLazy makes an executor of entries after the passes on graphs, for the target
@@ -133,6 +135,7 @@ func (x *Lazy) program(entry string, bind map[string]int) (*device.Program, erro
 	if err := passes.Lower(m, []passes.Bucket{{Entry: entry, Bind: bind}}, u); err != nil {
 		return nil, err
 	}
+	x.note(u.Module)
 	if x.Lowered != nil {
 		x.Lowered(u.Module)
 	}
@@ -165,6 +168,21 @@ func (x *Lazy) program(entry string, bind map[string]int) (*device.Program, erro
 	x.programs[key] = p
 	return p, nil
 }
+
+// note keeps the liberties that a unit's kernels take.
+func (x *Lazy) note(m *plan.Module) {
+	for _, op := range kernels.Ops() {
+		for _, f := range kernels.For(op) {
+			made := func(k plan.Kernel) bool { return k.Form == f.Name }
+			if f.Liberty != "" && !slices.Contains(x.taken, f.Liberty) && slices.ContainsFunc(m.Kernels, made) {
+				x.taken = append(x.taken, f.Liberty)
+			}
+		}
+	}
+}
+
+// Liberties implements golden.LibertyTaker.
+func (x *Lazy) Liberties() []string { return x.taken }
 
 // Run implements engine.Executor.
 func (x *Lazy) Run(entry string, bind map[string]int, in engine.Tensors, st engine.State) (engine.Tensors, error) {
