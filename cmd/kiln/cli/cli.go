@@ -108,7 +108,7 @@ func run(outside *env, args []string) int {
 	e.stdout = out
 	e.log = newLogs(e.stderr, levelDefault, asksForJSON(args, e.getenv))
 	err := execute(&e, args)
-	if err == nil || errors.Is(err, errClosedOutput) {
+	if err == nil {
 		err = out.err
 	}
 	if err == nil {
@@ -173,29 +173,20 @@ func oneLine(err error) string {
 // output is standard output. It keeps the first error, so that no result is lost
 // in silence.
 type output struct {
-	w       io.Writer
-	written bool
-	err     error
+	w   io.Writer
+	err error
 }
 
 func (o *output) Write(p []byte) (int, error) {
 	if o.err != nil {
 		return 0, o.err
 	}
-	if f, ok := o.w.(*os.File); ok && !o.written && closedOutput(f) {
-		o.err = &codedError{exitFailed, errClosedOutput, "kiln ... > " + os.DevNull + ", where the result is not wanted"}
-		return 0, o.err
-	}
-	o.written = true
 	n, err := o.w.Write(p)
 	if err != nil {
 		o.err = fmt.Errorf("standard output: %w", err)
 	}
 	return n, o.err
 }
-
-// errClosedOutput is the error of a result that has nowhere to go.
-var errClosedOutput = errors.New("standard output is closed, or the null device opened for reading too")
 
 func newRoot(e *env) *cobra.Command {
 	root := &cobra.Command{

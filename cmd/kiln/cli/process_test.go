@@ -10,7 +10,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -123,39 +122,6 @@ func TestProcessClosedPipe(t *testing.T) {
 		if err := cmd.Process.Kill(); err != nil {
 			t.Fatal(err)
 		}
-	}
-}
-
-// A result for a standard output that is closed is lost: every command says so. One that
-// has none is not bothered, nor one whose output is thrown away on purpose.
-func TestProcessClosedOutput(t *testing.T) {
-	sh := func(redirect string, args ...string) (int, string) {
-		t.Helper()
-		cmd := process(t, args...)
-		cmd.Args = slices.Concat([]string{"sh", "-c", `exec "$0" "$@" ` + redirect}, cmd.Args)
-		path, err := exec.LookPath("sh")
-		if err != nil {
-			t.Skip(err)
-		}
-		cmd.Path = path
-		var stderr bytes.Buffer
-		cmd.Stderr = &stderr
-		return exitCode(t, cmd.Run()), stderr.String()
-	}
-	for _, args := range [][]string{
-		{"run", "--model", tinyModel, "--prompt-ids", "5", "--max-new-tokens", "1"}, {"version"}, {"passes"}, {"--help"},
-		{"dump", "--model", tinyModel, "--entry", "decode"}, {"tokenize", "--model", tinyModel, "--decode", "5", "--json"},
-	} {
-		if code, stderr := sh(">&-", args...); code != exitFailed || !strings.Contains(stderr, "kiln: standard output is closed, or the null device opened for reading too\n  try: ") || strings.Count(stderr, "standard output") != 1 {
-			t.Errorf("%v: exit code %d, standard error %q", args, code, stderr)
-		}
-		if code, stderr := sh(">/dev/null", args...); code != exitOK {
-			t.Errorf("%v to the null device: exit code %d, standard error %q", args, code, stderr)
-		}
-	}
-	out := filepath.Join(t.TempDir(), "x.safetensors")
-	if code, stderr := sh(">&-", "logits", "--model", tinyModel, "--ids", "5", "--prefill", "1", "--out", out); code != exitOK {
-		t.Errorf("logits, to a file: exit code %d, standard error %q", code, stderr)
 	}
 }
 
