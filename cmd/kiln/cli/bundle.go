@@ -118,7 +118,7 @@ func (m *compiledModel) executor(e *env, f *flags, src engine.CheckpointSource, 
 // holds refuses a request of too many positions.
 func (m *compiledModel) holds(positions int) error {
 	if positions > m.maxSeq {
-		return refuse(fmt.Errorf("%s was compiled for %d positions (--max-seq), the request needs %d", m.path, m.maxSeq, positions), "")
+		return refuse(fmt.Errorf("%s was compiled for %d positions (--max-seq), the request needs %d", m.path, m.maxSeq, positions), fmt.Sprintf("kiln compile --max-seq %d -o OTHER.kiln", positions))
 	}
 	return nil
 }
