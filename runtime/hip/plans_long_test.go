@@ -32,4 +32,4 @@ func TestGraphsLong(t *testing.T) {
 }
 
 // TestAlternatesLong has all layers, and steps of 1 to 3 drafts.
-func TestAlternatesLong(t *testing.T) { alternates(t, 6, 12, 1, 2, 3) }
+func TestAlternatesLong(t *testing.T) { alternates(t, 6, 6, 1, 2, 3) }

@@ -181,7 +181,7 @@ func (m *compiledModel) holds(f *flags, positions int) error {
 		return nil
 	}
 	hint := recompile(f, m.code.Module.Target, "--max-seq "+strconv.Itoa(positions))
-	if left := m.maxSeq - (positions - f.number("max-new-tokens")); f.command == "run" && left > 0 {
+	if left := m.maxSeq - (positions - f.number("max-new-tokens")); f.command == "run" && f.text("requests") == "" && left > 0 {
 		hint = fmt.Sprintf("--max-new-tokens %d, or %s", left, hint)
 	}
 	return refuse(fmt.Errorf("%s was compiled for %d positions (--max-seq), the request needs %d", m.path, m.maxSeq, positions), hint)

@@ -184,7 +184,7 @@ func (s *subject) makers(f *flags, g *ir.Graph) error {
 			return err
 		}
 		if k := s.Bind["K"]; k > l.MaxDraft {
-			return refuse(fmt.Errorf("%s: K=%d drafts per request, the rings have room for %d", f.origins("bind"), k, l.MaxDraft), "")
+			return refuse(fmt.Errorf("%s: K=%d drafts per request, the rings have room for %d", f.origins("bind"), k, l.MaxDraft), fmt.Sprintf("--bind K=%d", l.MaxDraft))
 		}
 		s.Make = check.Step(l, s.Bind)
 	}

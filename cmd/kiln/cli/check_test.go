@@ -144,7 +144,7 @@ func TestCheckUsage(t *testing.T) {
 		{[]string{"--model", tinyModel, "--entry", "decode", "--bind", "T=1"}, exitUsage, "kiln: --bind: entry decode has no symbol T: it has B, R, P, N\n  try: --bind B=1,N=2,P=2,R=1\n"},
 		{[]string{"--model", tinyModel, "--entry", "decode", "--bind", "B=0"}, exitUsage, "kiln: --bind \"B=0\": want SYMBOL=N with N at least 1\n  try: --bind T=8,B=8\n"},
 		{[]string{"--model", tinyModel, "--entry", "decode", "--bind", "B=1,B=2"}, exitUsage, "kiln: --bind: B is bound to 1 and to 2\n  try: --bind T=8,B=8\n"},
-		{[]string{"--model", tinyModel, "--entry", "verify", "--bind", "B=1,K=9,N=2,P=2,R=1"}, exitRefused, "kiln: --bind: K=9 drafts per request, the rings have room for 3\n"},
+		{[]string{"--model", tinyModel, "--entry", "verify", "--bind", "B=1,K=9,N=2,P=2,R=1"}, exitRefused, "kiln: --bind: K=9 drafts per request, the rings have room for 3\n  try: --bind K=3\n"},
 		{[]string{"--model", tinyModel, "--entry", "decode", "--op", "rope"}, exitUsage, "kiln: --op: on ref an op is its decomposition: there is nothing to compare it with\n  try: --device host --op rope\n"},
 		{[]string{"--model", tinyModel, "--device", "abacus"}, exitRefused, "kiln: --device abacus: this version has auto, hip:N, cuda:N, host, emu:gfx942, emu:gfx950, ref\n  try: --device host\n"},
 		{[]string{"--model", tinyModel, "--seeds", "0"}, exitUsage, "kiln: --seeds is 0, want at least 1\n  try: --seeds 1\n"},

@@ -190,7 +190,7 @@ func TestRunRequestsCompiled(t *testing.T) {
 	_, command = requestsCommand(t, threeRequests, append(on, "--max-batch", "3")...)
 	kiln(t, command...).failed(t, exitRefused, "--max-batch 3: "+b+" was compiled for 2 requests at a time", "--max-batch 2, or kiln compile --batch")
 	_, command = requestsCommand(t, threeRequests, append(on, "--kv-tokens", "1000")...)
-	kiln(t, command...).failed(t, exitRefused, "--kv-tokens 1000: "+b+" was compiled for 512 positions in all")
+	kiln(t, command...).failed(t, exitRefused, "--kv-tokens 1000: "+b+" was compiled for 512 positions in all", "--kv-tokens 512\n")
 	_, command = requestsCommand(t, threeRequests, append(on, "--kv-tokens", "127")...)
 	kiln(t, command...).failed(t, exitRefused, "--kv-tokens 127: a page has 128 positions", "--kv-tokens 128")
 	out, command = requestsCommand(t, `{"prompt": "x", "max_new_tokens": 199}`, on...)

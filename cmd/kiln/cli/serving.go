@@ -62,7 +62,7 @@ func (w serving) size(f *flags, l engine.Layout, bundle *compiledModel) (*served
 	case pages < 1:
 		return nil, refuse(fmt.Errorf("%s %d: a page has %d positions", f.origins("kv-tokens"), tokens, l.PageTokens), fmt.Sprintf("--kv-tokens %d", l.PageTokens))
 	case bundle != nil && pages > s.pages:
-		return nil, refuse(fmt.Errorf("%s %d: %s was compiled for %d positions in all", f.origins("kv-tokens"), tokens, bundle.path, s.pages*l.PageTokens), "")
+		return nil, refuse(fmt.Errorf("%s %d: %s was compiled for %d positions in all", f.origins("kv-tokens"), tokens, bundle.path, s.pages*l.PageTokens), fmt.Sprintf("--kv-tokens %d", s.pages*l.PageTokens))
 	}
 	s.limits.Pages = min(pages, s.pages)
 	s.limits.SessionPages = min(s.limits.SessionPages, s.limits.Pages)

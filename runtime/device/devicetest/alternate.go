@@ -207,7 +207,7 @@ func (a *Alternation) Run(t testing.TB, eager, replayed device.Device, n int) {
 			m.seq.Len += taken
 		}
 	}
-	if n >= 8 && len(lens) < 2 {
+	if n >= 6 && len(lens) < 2 {
 		t.Errorf("steps gave %v tokens of a request, want a variety", lens)
 	}
 	one.close(t)
