@@ -11,8 +11,10 @@ import (
 
 func init() {
 	register(
-		&Form{Name: "gate_mfma", Op: "gate", Match: matchMatrixGate, Lower: lowerGate(matrixLogits)},
-		&Form{Name: "hash_gate_mfma", Op: "hash_gate", Match: matchMatrixGate, Lower: lowerGate(matrixLogits)},
+		&Form{Name: "gate_mfma", Op: "gate", Match: onMFMA(matchMatrixGate), Lower: lowerGate(matrixLogits)},
+		&Form{Name: "gate_mma", Op: "gate", Match: onMMA(matchMatrixGate), Lower: lowerGate(matrixLogits)},
+		&Form{Name: "hash_gate_mfma", Op: "hash_gate", Match: onMFMA(matchMatrixGate), Lower: lowerGate(matrixLogits)},
+		&Form{Name: "hash_gate_mma", Op: "hash_gate", Match: onMMA(matchMatrixGate), Lower: lowerGate(matrixLogits)},
 		&Form{Name: "gate", Op: "gate", Match: matchGate, Lower: lowerGate(lanesLogits)},
 		&Form{Name: "hash_gate", Op: "hash_gate", Match: matchGate, Lower: lowerGate(lanesLogits)},
 	)

@@ -117,12 +117,15 @@ func mustTarget(t testing.TB, name string) *target.Target {
 	return tg
 }
 
-// buildHost compiles a unit for the host, or for a chip that is emulated, and loads
-// it; the caller closes the model.
+// buildHost compiles a unit for the host, or for a chip that is emulated or simulated,
+// and loads it; the caller closes the model.
 func buildHost(t testing.TB, u *codegen.Unit) *device.Model {
 	t.Helper()
-	if u.Target.Kind == target.AMDGPU {
+	switch u.Target.Kind {
+	case target.AMDGPU:
 		return buildEmulated(t, u)
+	case target.NVPTX:
+		return buildWarps(t, u)
 	}
 	if best, err := host.Target(); err != nil || best == "x86-64-v2" && u.Target.Name != best {
 		t.Skipf("this CPU does not run %s code (best: %q, %v)", u.Target.Name, best, err)
@@ -313,10 +316,10 @@ func loadFor(t testing.TB, tg *target.Target, graphs ...*ir.Graph) (*device.Mode
 		}
 		plans = append(plans, pl)
 	}
-	if tg.Kind != target.AMDGPU {
+	if !tg.GPU() {
 		return buildHost(t, u), plans
 	}
-	return buildEmulated(t, u), spread(t, plans...)
+	return buildHost(t, u), spread(t, plans...)
 }
 
 // execute runs a plan on copies of the states and returns those after it.
