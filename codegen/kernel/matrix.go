@@ -46,6 +46,12 @@ func (k *K) LaneXor(x V, mask int) V {
 	return k.exchange(x, k.b.NewXor(k.waveLane(), constant.NewInt(types.I32, int64(mask))))
 }
 
+// FromLane is x, an i32, i64, f32 or f64, of another lane of the wave. All its lanes
+// must get here. GPU only.
+func (k *K) FromLane(x, lane V) V {
+	return k.exchange(x, k.raw(k.Convert(lane, I32)))
+}
+
 func log2(n int) int64 {
 	var l int64
 	for ; n > 1; n >>= 1 {

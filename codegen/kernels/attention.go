@@ -15,6 +15,7 @@ func init() {
 		&Form{Name: "indexer_scores_mfma", Op: "indexer_scores", Match: onMFMA(matchMatrixScores), Lower: lowerMatrixScores},
 		&Form{Name: "indexer_scores", Op: "indexer_scores", Match: always, Lower: lowerIndexerScores},
 		&Form{Name: "sparse_attention_mfma", Op: "sparse_attention", Match: onMFMA(matchMatrixAttention), Lower: lowerMatrixAttention, Liberty: "bf16-probabilities"},
+		&Form{Name: "sparse_attention_mma", Op: "sparse_attention", Match: onMMA(matchMatrixAttention), Lower: lowerMatrixAttention, Liberty: "bf16-probabilities"},
 		&Form{Name: "sparse_attention", Op: "sparse_attention", Match: matchAttention, Lower: lowerAttention},
 	)
 }

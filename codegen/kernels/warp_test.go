@@ -11,7 +11,7 @@ import (
 // warpOps are the ops with forms for NVIDIA's matrix units.
 var warpOps = []string{
 	"linear", "linear2", "linear3", "linear4", "grouped_linear", "block_linear", "split_linear", "expert", "moe_experts", "moe_experts_add", "gate", "hash_gate",
-	"hc_pre", "hc_fused", "hc_fused_quant",
+	"hc_pre", "hc_fused", "hc_fused_quant", "sparse_attention",
 }
 
 // matrixFills are the cases of matrixFormCases.
