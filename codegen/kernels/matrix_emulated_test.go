@@ -96,7 +96,7 @@ func (c *cases) runEmulated(chip, form string, thresholds []map[string]int) {
 				c.t.Errorf("kernel of form %s", k.Form)
 			}
 		}
-		d := buildEmulated(c.t, u)
+		d := buildHost(c.t, u)
 		got, _ := execute(c.t, d, u.Module.Plans[0], c.in, c.states)
 		d.Close()
 		if first == nil {

@@ -29,7 +29,7 @@ func matchMatrixHC(streams, fn int) func(o *ir.Op, t *target.Target) string {
 		if h[1] > maxMatrixStreams {
 			return fmt.Sprintf("%d streams, at most %d are taken", h[1], maxMatrixStreams)
 		}
-		p := hcProduct{hcPreShape: hcPreShape{c: h[1]}, unit: unitOf(t)}
+		p := hcProduct{hcPreShape: hcPreShape{c: h[1], d: h[2]}, unit: unitOf(t)}
 		if piece := p.piece(); h[2]%piece != 0 {
 			return fmt.Sprintf("%d elements are no multiple of %d", h[2], piece)
 		}

@@ -13,8 +13,14 @@ import (
 // mmaHCRun is the number of elements of a stream that a warp multiplies.
 const mmaHCRun = lanesPerRow * matrixRun
 
-// side is how many warps of a group have the same stream.
-func (p *hcProduct) side() int { return p.unit.waves / p.c }
+// side is how many warps of a group have the same stream: as many as d allows.
+func (p *hcProduct) side() int {
+	n := p.unit.waves / p.c
+	for n > 1 && p.d%(n*mmaHCRun) != 0 {
+		n--
+	}
+	return n
+}
 
 // streamOfWarp gives matrixRun elements, from element on, of one stream of a token.
 // own is false in lanes that have a token twice.
