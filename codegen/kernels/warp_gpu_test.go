@@ -28,7 +28,8 @@ func buildGPU(t testing.TB, u *codegen.Unit) *device.Model {
 		if err := os.MkdirAll(*objects, 0o755); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := devicetest.Record(*objects, (&codegen.Compiler{Tools: tools, LLVM: c}).Compile)(t.Context(), u); err != nil {
+		compiled := &codegen.Compiler{Tools: tools, LLVM: c, Cache: codegen.OpenCache(*objects + ".cache")}
+		if _, err := devicetest.Record(*objects, compiled.Compile)(t.Context(), u); err != nil {
 			t.Fatal(err)
 		}
 		return nil

@@ -15,10 +15,16 @@ var onGPU func(t testing.TB, u *codegen.Unit) *device.Model
 // recordOnly reports that onGPU keeps units to be run elsewhere.
 var recordOnly = func() bool { return false }
 
+// warpForms are the forms of all code that warps ran.
+var warpForms = map[string]bool{}
+
 // buildWarps has a unit for an NVIDIA GPU executed by warpsim, as the IR that it is
 // before LLVM, or by a GPU; the caller closes the model.
 func buildWarps(t testing.TB, u *codegen.Unit) *device.Model {
 	t.Helper()
+	for _, k := range u.Module.Kernels {
+		warpForms[k.Form] = true
+	}
 	if onGPU != nil {
 		return onGPU(t, u)
 	}

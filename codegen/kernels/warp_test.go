@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/kiln-project/kiln/codegen/kernels"
 	"github.com/kiln-project/kiln/codegen/llvm"
 	"github.com/kiln-project/kiln/codegen/object"
 	"github.com/kiln-project/kiln/ir"
@@ -22,6 +23,7 @@ var warpOps = []string{
 // TestWarps runs forms for NVIDIA's matrix units, as LLVM gets them, on simulated
 // warps: some of the cases of TestComposites, and those about the tiles of matrix units.
 func TestWarps(t *testing.T) {
+	ran := 0
 	for _, op := range warpOps {
 		def, err := ir.Lookup(op)
 		if err != nil {
@@ -35,6 +37,7 @@ func TestWarps(t *testing.T) {
 				continue
 			}
 			t.Run(strings.TrimSpace(op+" "+v.what), func(t *testing.T) {
+				ran++
 				c := &cases{batch: newBatch(t), r: rand.New(rand.NewPCG(compositeSeed, 11)), def: def, positive: v.what == "tiles"}
 				if !long && v.what == "" {
 					c.every = 2 * max(1, emulatedEvery[op])
@@ -43,6 +46,16 @@ func TestWarps(t *testing.T) {
 				c.takeLiberty(op + "_mma")
 				c.run("sm_90")
 			})
+		}
+	}
+	if ran < len(warpOps) { // -run chose
+		return
+	}
+	for _, op := range kernels.Ops() {
+		for _, f := range kernels.For(op) {
+			if strings.HasSuffix(f.Name, "_mma") && !warpForms[f.Name] {
+				t.Errorf("form %s of %s did not run", f.Name, op)
+			}
 		}
 	}
 }

@@ -15,15 +15,16 @@ type buffer struct {
 
 // group is a work-group that runs.
 type group struct {
-	kernel  *kernel
+	kernel  *function
 	id      int
 	buffers []buffer
+	hit     int // the buffer that was touched last
 	shared  []byte
-	touched []touch // by byte of shared memory
+	touched []touch // by word of shared memory: kernels have nothing narrower there but in vectors
 	phase   int     // barriers that the group has passed
 }
 
-// touch is who wrote or read a byte of shared memory last, and before which barrier.
+// touch is who wrote or read a word of shared memory last, and before which barrier.
 type touch struct {
 	written          bool
 	writer, reader   int // lanes of the group; reader many: more than one
@@ -51,7 +52,7 @@ type resume struct {
 
 // run runs a group to its end. Warps take turns, in another order after each barrier.
 func (g *group) run(lanes int, args []uint64) error {
-	g.shared, g.touched = make([]byte, g.kernel.shared), make([]touch, g.kernel.shared)
+	g.shared, g.touched = make([]byte, g.kernel.shared), make([]touch, (g.kernel.shared+3)/4)
 	warps := make([]*warp, lanes/Warp)
 	for i := range warps {
 		w := &warp{group: g, first: i * Warp, slots: make([]uint64, g.kernel.slots*Warp)}
@@ -195,8 +196,10 @@ func (w *warp) memory(as int, address uint64, n int, lane int, write bool) ([]by
 	}
 	switch as {
 	case globalSpace:
-		for _, b := range w.buffers {
+		for i := range w.buffers {
+			b := &w.buffers[(w.hit+i)%len(w.buffers)]
 			if at := address - b.address; address >= b.address && at+uint64(n) <= uint64(len(b.bytes)) && (b.write || !write) {
+				w.hit = (w.hit + i) % len(w.buffers)
 				return b.bytes[at : at+uint64(n)], nil
 			}
 		}
@@ -205,9 +208,9 @@ func (w *warp) memory(as int, address uint64, n int, lane int, write bool) ([]by
 		if address+uint64(n) > uint64(len(w.shared)) {
 			return nil, fmt.Errorf("lane %d: %d bytes at %d of %d bytes of shared memory", w.first+lane, n, address, len(w.shared))
 		}
-		for i := range n {
-			if err := w.touch(&w.touched[address+uint64(i)], w.first+lane, write); err != nil {
-				return nil, fmt.Errorf("shared memory at %d: %w", address+uint64(i), err)
+		for at := address / 4; at < (address+uint64(n)+3)/4; at++ {
+			if err := w.touch(&w.touched[at], w.first+lane, write); err != nil {
+				return nil, fmt.Errorf("shared memory at %d: %w", 4*at, err)
 			}
 		}
 		return w.shared[address : address+uint64(n)], nil

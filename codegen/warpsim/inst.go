@@ -48,7 +48,7 @@ func (f *parser) instruction(line string) error {
 		var x operand
 		if x, err = f.typed(c); err == nil {
 			sign := uint64(1) << (x.t.scalar().bits - 1)
-			do = each(to, func(w *warp, lane, i int) uint64 { return x.get(w, lane, i) ^ sign })
+			do = map1(to, x, func(x uint64) uint64 { return x ^ sign })
 		}
 	default:
 		err = fmt.Errorf("instruction %s is not known here", op)
@@ -68,6 +68,55 @@ func each(to operand, of func(w *warp, lane, i int) uint64) inst {
 			}
 		}
 		return nil
+	}
+}
+
+// map1 and map2 compute the scalars of a value from those of one or two others.
+func map1(to, x operand, of func(x uint64) uint64) inst {
+	return func(w *warp, active uint32) error {
+		for i := range to.t.lanes() {
+			out, in := to.all(w, i), x.all(w, i)
+			if active == everyLane {
+				for lane := range out {
+					out[lane] = of(in[lane])
+				}
+				continue
+			}
+			for lane := range lanesOf(active) {
+				out[lane] = of(in[lane])
+			}
+		}
+		return nil
+	}
+}
+
+func map2(to, x, y operand, of func(x, y uint64) uint64) inst {
+	return func(w *warp, active uint32) error {
+		for i := range to.t.lanes() {
+			out, a, b := to.all(w, i), x.all(w, i), y.all(w, i)
+			if active == everyLane {
+				for lane := range out {
+					out[lane] = of(a[lane], b[lane])
+				}
+				continue
+			}
+			for lane := range lanesOf(active) {
+				out[lane] = of(a[lane], b[lane])
+			}
+		}
+		return nil
+	}
+}
+
+// move copies scalar number from of a value to scalar number i of another.
+func move(w *warp, active uint32, to *operand, i int, x *operand, from int) {
+	out, in := to.all(w, i), x.all(w, from)
+	if active == everyLane {
+		*out = *in
+		return
+	}
+	for lane := range lanesOf(active) {
+		out[lane] = in[lane]
 	}
 }
 
@@ -273,7 +322,7 @@ func (f *parser) binary(op string, to operand, c *cursor) (inst, error) {
 		return nil, err
 	}
 	t, of := x.t.scalar(), arithmetic[op]
-	return each(to, func(w *warp, lane, i int) uint64 { return mask(of(t, x.get(w, lane, i), y.get(w, lane, i)), t.bits) }), nil
+	return map2(to, x, y, func(x, y uint64) uint64 { return mask(of(t, x, y), t.bits) }), nil
 }
 
 func (f *parser) compare(op string, to operand, c *cursor) (inst, error) {
@@ -308,8 +357,8 @@ func (f *parser) compare(op string, to operand, c *cursor) (inst, error) {
 	if of == nil {
 		return nil, fmt.Errorf("predicate %s is not known here", pred)
 	}
-	return each(to, func(w *warp, lane, i int) uint64 {
-		if of(x.get(w, lane, i), y.get(w, lane, i)) {
+	return map2(to, x, y, func(x, y uint64) uint64 {
+		if of(x, y) {
 			return 1
 		}
 		return 0
@@ -357,7 +406,7 @@ func (f *parser) convert(op string, to operand, c *cursor) (inst, error) {
 		return recast(to, x), nil
 	}
 	from, of := x.t.scalar(), conversions[op]
-	return each(to, func(w *warp, lane, i int) uint64 { return of(from, to.t.scalar(), x.get(w, lane, i)) }), nil
+	return map1(to, x, func(x uint64) uint64 { return of(from, to.t.scalar(), x) }), nil
 }
 
 // recast regroups the bits of a value to scalars of another size.
@@ -383,37 +432,56 @@ func (f *parser) pieces(op string, to operand, c *cursor) (inst, error) {
 		if err != nil || bad != nil {
 			return nil, fmt.Errorf("extractvalue: %v %v", err, bad)
 		}
-		return each(to, func(w *warp, lane, _ int) uint64 { return x.get(w, lane, at) }), nil
+		return func(w *warp, active uint32) error {
+			move(w, active, &to, 0, &x, at)
+			return nil
+		}, nil
 	case "extractelement":
 		in, err := f.list(c, 2)
 		if err != nil {
 			return nil, err
 		}
-		return each(to, func(w *warp, lane, _ int) uint64 { return in[0].get(w, lane, int(in[1].get(w, lane, 0))) }), nil
+		if in[1].bits == nil {
+			return nil, fmt.Errorf("an index that is no constant")
+		}
+		return func(w *warp, active uint32) error {
+			move(w, active, &to, 0, &in[0], int(in[1].bits[0]))
+			return nil
+		}, nil
 	case "insertelement":
 		in, err := f.list(c, 3)
 		if err != nil {
 			return nil, err
 		}
-		return each(to, func(w *warp, lane, i int) uint64 {
-			if int(in[2].get(w, lane, 0)) == i {
-				return in[1].get(w, lane, 0)
+		if in[2].bits == nil {
+			return nil, fmt.Errorf("an index that is no constant")
+		}
+		return func(w *warp, active uint32) error {
+			for i := range to.t.lanes() {
+				if i == int(in[2].bits[0]) {
+					move(w, active, &to, i, &in[1], 0)
+				} else {
+					move(w, active, &to, i, &in[0], i)
+				}
 			}
-			return in[0].get(w, lane, i)
-		}), nil
+			return nil
+		}, nil
 	}
 	in, err := f.list(c, 3)
 	if err != nil || in[2].bits == nil {
 		return nil, fmt.Errorf("shuffle by what is no constant: %v", err)
 	}
 	n := in[0].t.n
-	return each(to, func(w *warp, lane, i int) uint64 {
-		at := int(in[2].bits[i])
-		if at < n {
-			return in[0].get(w, lane, at)
+	return func(w *warp, active uint32) error {
+		for i := range to.t.lanes() {
+			if at := int(in[2].bits[i]); at < n {
+				move(w, active, &to, i, &in[0], at)
+			} else {
+				move(w, active, &to, i, &in[1], at-n)
+			}
 		}
-		return in[1].get(w, lane, at-n)
-	}), nil
+		return nil
+	}, nil
 }
 
 // functions have the intrinsics on scalars, each lane by itself, by name.
@@ -488,8 +556,8 @@ func (f *parser) call(to operand, c *cursor) (inst, error) {
 	if of == nil {
 		return nil, fmt.Errorf("intrinsic %s is not known here", name)
 	}
+	x := make([]uint64, len(args))
 	return each(to, func(w *warp, lane, i int) uint64 {
-		x := make([]uint64, len(args))
 		for j := range x {
 			x[j] = args[j].get(w, lane, i)
 		}

@@ -11,11 +11,11 @@ const Warp = 32
 
 // program is the kernels of some modules.
 type program struct {
-	kernels map[string]*kernel
+	kernels map[string]*function
 }
 
-// kernel is a function. Values live in slots, one for each scalar of them.
-type kernel struct {
+// function is a kernel. Values live in slots, one for each scalar of them.
+type function struct {
 	name   string
 	params []int // slots
 	blocks []*block
@@ -48,9 +48,31 @@ type branch struct {
 
 // operand is a constant or a value in slots.
 type operand struct {
-	t    *typ
-	slot int
-	bits []uint64 // of a constant
+	t     *typ
+	slot  int
+	bits  []uint64        // of a constant
+	lanes []*[Warp]uint64 // the same for every lane
+}
+
+// constantOf is an operand that all lanes have.
+func constantOf(t *typ, bits []uint64) operand {
+	o := operand{t: t, bits: bits}
+	for _, b := range bits {
+		var x [Warp]uint64
+		for lane := range x {
+			x[lane] = b
+		}
+		o.lanes = append(o.lanes, &x)
+	}
+	return o
+}
+
+// all is scalar i of all lanes.
+func (o *operand) all(w *warp, i int) *[Warp]uint64 {
+	if o.bits != nil {
+		return o.lanes[i]
+	}
+	return (*[Warp]uint64)(w.slots[(o.slot+i)*Warp:])
 }
 
 // get is scalar i of a lane.
@@ -69,7 +91,7 @@ type inst func(w *warp, active uint32) error
 
 // parse reads modules that were joined.
 func parse(text string) (*program, error) {
-	p := &program{kernels: map[string]*kernel{}}
+	p := &program{kernels: map[string]*function{}}
 	globals := map[string]shared{}
 	var f *parser
 	for line := range strings.Lines(text) {
@@ -81,7 +103,7 @@ func parse(text string) (*program, error) {
 		case strings.HasPrefix(line, "@"):
 			err = variable(c, globals)
 		case c.take("define ptx_kernel void @"):
-			f = &parser{kernel: &kernel{name: c.word()}, globals: globals, names: map[string]operand{}, blocks: map[string]*block{}, places: map[string]int{}}
+			f = &parser{kernel: &function{name: c.word()}, globals: globals, names: map[string]operand{}, blocks: map[string]*block{}, places: map[string]int{}}
 			err = f.begin(c)
 		case f == nil:
 			err = fmt.Errorf("outside of a function")
@@ -124,7 +146,7 @@ func variable(c *cursor, globals map[string]shared) error {
 // parser reads one function. Instructions are read when all names are known, since
 // a phi may name what comes later.
 type parser struct {
-	kernel  *kernel
+	kernel  *function
 	globals map[string]shared
 	names   map[string]operand
 	places  map[string]int // of shared variables
@@ -221,7 +243,7 @@ func (f *parser) operand(c *cursor, t *typ) (operand, error) {
 		return operand{}, err
 	}
 	if ok {
-		return operand{t: t, bits: bits}, nil
+		return constantOf(t, bits), nil
 	}
 	name := c.word()
 	if g, ok := f.globals[name]; ok {
@@ -230,7 +252,7 @@ func (f *parser) operand(c *cursor, t *typ) (operand, error) {
 			at = (f.kernel.shared + 15) / 16 * 16
 			f.places[name], f.kernel.shared = at, at+g.bytes
 		}
-		return operand{t: t, bits: []uint64{uint64(at)}}, nil
+		return constantOf(t, []uint64{uint64(at)}), nil
 	}
 	o, ok := f.names[name]
 	if !ok {

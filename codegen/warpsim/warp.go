@@ -6,9 +6,12 @@ import (
 	"github.com/kiln-project/kiln/codegen/target"
 )
 
+// everyLane is the mask of a whole warp.
+const everyLane = 1<<Warp - 1
+
 // all reports an operation of a whole warp that some lanes do not reach.
 func all(name string, active uint32) error {
-	if active != 1<<Warp-1 {
+	if active != everyLane {
 		return fmt.Errorf("%s: lanes %#x of the warp are there, want all", name, active)
 	}
 	return nil
