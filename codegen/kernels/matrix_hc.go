@@ -306,10 +306,18 @@ func lowerMatrixHCFused(l Lowering, o *ir.Op) error {
 		spec = fmt.Sprintf("%s b%d", spec, block)
 	}
 	f, _ := codeFormatOf(ir.F8E4M3, l.Target())
+	groups, warps := t, p.warpMixes(l, block)
+	if warps {
+		groups *= 2
+	}
 	l.Launch(Launch{
-		Name: "hc_mix_norm", Spec: spec, Grid: t, Work: int64(t * d * (c + 2)),
+		Name: "hc_mix_norm", Spec: spec, Grid: groups, Work: int64(t * d * (c + 2)),
 		In: append([]Ref{p.parts, out[0]}, in[5:]...), Out: out[1:], Ints: []int{t},
 		Body: func(k *kernel.K, b []*kernel.Buf, ints []kernel.V) {
+			if warps {
+				p.warpMix(k, b, ints[0], rmsEps, f)
+				return
+			}
 			at := func(i, n int) *kernel.Buf { return b[i].At(k.Mul(k.Group(), k.Int(n))) }
 			hidden := at(5, d)
 			m := p.mixesOf(k, b[0], k.Group(), ints[0])

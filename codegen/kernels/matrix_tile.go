@@ -164,19 +164,34 @@ func (p *matrixProduct) skinny() bool { return p.tileRows() <= maxSkinny }
 // all: what some registers hold, and whole is a multiple of.
 func (p *matrixProduct) atOnce(whole int) int {
 	registers := 64
-	if p.skinny() {
+	if p.skinny() && !p.shared() {
 		registers = 128
 	}
 	x := perLane / 2
 	if p.codes {
 		x = perLane / 4
 	}
-	words := p.rowsOfX()*x + p.products*p.cols*unitOf(p.t).rows*perLane/p.run()*4
+	words := p.wordsOfW()
+	if !p.shared() {
+		words += p.rowsOfX() * x
+	}
 	n := max(1, min(registers/words, whole))
 	for whole%n != 0 {
 		n--
 	}
 	return n
+}
+
+// wordsOfW is how many words of w a lane has of a chunk.
+func (p *matrixProduct) wordsOfW() int {
+	return p.products * p.cols * unitOf(p.t).rows * perLane / p.run() * 4
+}
+
+// shared reports whether a tile is built so that two groups are on a processor of
+// NVIDIA's at a time, so that one loads while the other adds up its sums: a lane has half
+// of the registers then. It reads w first, and x, which is in a cache, as it needs it.
+func (p *matrixProduct) shared() bool {
+	return p.skinny() && unitOf(p.t).mma != nil && p.wordsOfW() <= 64
 }
 
 // multiply emits the product of a tile from row n0 of the weights on. done gets, in
@@ -191,6 +206,9 @@ func (p *matrixProduct) multiply(k *kernel.K, x matrixRows, ws []matrixWeight, n
 	e.address(n0, sub, group)
 	for range p.products * p.rows * p.cols {
 		e.acc = append(e.acc, k.VecVar(k.ZeroVec(kernel.F32, target.ResultRun)))
+	}
+	if p.shared() {
+		k.Resident(2)
 	}
 	chunks := ceilDiv(p.depth, matrixChunk)
 	whole, rest := chunks/u.waves, chunks%u.waves
@@ -288,29 +306,36 @@ type matrixLoads struct {
 // chunks adds the products of some chunks, which are all read first.
 func (e *matrixEmitter) chunks(list []kernel.V) {
 	loads := make([]matrixLoads, len(list))
+	late := e.shared()
 	for i, c := range list {
-		loads[i] = e.load(c)
+		e.loadW(c, &loads[i])
+		if !late {
+			e.loadX(c, &loads[i])
+		}
 	}
 	if e.skinny() {
 		e.InOrder()
 	}
-	for i := range loads {
+	for i, c := range list {
+		if late {
+			e.loadX(c, &loads[i])
+		}
 		e.add(&loads[i])
 	}
 }
 
-func (e *matrixEmitter) load(chunk kernel.V) matrixLoads {
-	var out matrixLoads
-	k0 := e.Mul(chunk, e.Int(matrixChunk))
-	read := func(b *kernel.Buf, at kernel.V, k, n int) kernel.Vec {
-		offset := e.Add(k0, e.Int(k))
-		if e.depth%matrixChunk == 0 {
-			return b.LoadVec(e.Add(at, offset), n)
-		}
-		in := e.Cmp(kernel.LT, e.Add(e.firstK, offset), e.Int(e.depth))
-		return b.LoadVecIf(in, e.Add(at, offset), n)
+// read is n elements of a row from k of a chunk on, which begins at k0.
+func (e *matrixEmitter) read(b *kernel.Buf, at, k0 kernel.V, k, n int) kernel.Vec {
+	offset := e.Add(k0, e.Int(k))
+	if e.depth%matrixChunk == 0 {
+		return b.LoadVec(e.Add(at, offset), n)
 	}
-	run := e.run()
+	in := e.Cmp(kernel.LT, e.Add(e.firstK, offset), e.Int(e.depth))
+	return b.LoadVecIf(in, e.Add(at, offset), n)
+}
+
+func (e *matrixEmitter) loadW(chunk kernel.V, out *matrixLoads) {
+	k0, run := e.Mul(chunk, e.Int(matrixChunk)), e.run()
 	for p, w := range e.ws {
 		out.w, out.wScale = append(out.w, nil), append(out.wScale, nil)
 		for c := range e.wAt[p] {
@@ -319,7 +344,7 @@ func (e *matrixEmitter) load(chunk kernel.V) matrixLoads {
 			for _, at := range e.wAt[p][c] {
 				var row []kernel.Vec
 				for i := range perLane / run {
-					row = append(row, read(w.rows, at, i*run*lanesPerRow, run))
+					row = append(row, e.read(w.rows, at, k0, i*run*lanesPerRow, run))
 				}
 				rows = append(rows, row)
 			}
@@ -334,6 +359,10 @@ func (e *matrixEmitter) load(chunk kernel.V) matrixLoads {
 			out.w[p], out.wScale[p] = append(out.w[p], rows), append(out.wScale[p], scales)
 		}
 	}
+}
+
+func (e *matrixEmitter) loadX(chunk kernel.V, out *matrixLoads) {
+	k0, run := e.Mul(chunk, e.Int(matrixChunk)), e.run()
 	n := matrixRun
 	if e.codes {
 		n = run
@@ -341,7 +370,7 @@ func (e *matrixEmitter) load(chunk kernel.V) matrixLoads {
 	for r, at := range e.xAt {
 		var row []kernel.Vec
 		for i := 0; i < perLane; i += n {
-			row = append(row, read(e.x.x, at, i/run*run*lanesPerRow+i%run, n))
+			row = append(row, e.read(e.x.x, at, k0, i/run*run*lanesPerRow+i%run, n))
 		}
 		out.x = append(out.x, row)
 		if !e.codes {
@@ -354,7 +383,6 @@ func (e *matrixEmitter) load(chunk kernel.V) matrixLoads {
 			out.xScale = append(out.xScale, e.x.scales.Load(s))
 		}
 	}
-	return out
 }
 
 // add adds the products of a chunk to the sums.

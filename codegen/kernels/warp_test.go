@@ -100,11 +100,21 @@ func TestWarpRows(t *testing.T) {
 					t.Skip("no case of so many rows")
 				}
 				c.takeLiberty(op + "_mma")
+				for i := range c.limit {
+					if steps[op] != 0 {
+						c.limit[i] = limit{cos: steps[op]}
+					}
+				}
 				c.run("sm_90")
 			})
 		}
 	}
 }
+
+// steps are ops that round between their sums, with limits of 1 - cosine: of as many
+// results as TestWarpRows has, some come of a number that was rounded the other way.
+// TestWarps holds them to the op table's limits.
+var steps = map[string]float64{"expert": 1e-5, "moe_experts": 1e-5, "moe_experts_add": 1e-5, "hc_fused_quant": 1e-5, "indexer_scores": 1e-5}
 
 // wide has cases of m rows with the K, heads and streams of the models.
 func (c *cases) wide(m int) {
