@@ -20,6 +20,9 @@ var warpOps = []string{
 	"hc_pre", "hc_fused", "hc_fused_quant", "sparse_attention", "indexer_scores",
 }
 
+// warpTiles are row counts with all sizes of tiles.
+var warpTiles = []int{8, 16, 17, 40}
+
 // TestWarps runs forms for NVIDIA's matrix units, as LLVM gets them, on simulated
 // warps: some of the cases of TestComposites, and those about the tiles of matrix units.
 func TestWarps(t *testing.T) {
@@ -39,8 +42,11 @@ func TestWarps(t *testing.T) {
 			t.Run(strings.TrimSpace(op+" "+v.what), func(t *testing.T) {
 				ran++
 				c := &cases{batch: newBatch(t), r: rand.New(rand.NewPCG(compositeSeed, 11)), def: def, positive: v.what == "tiles"}
-				if !long && v.what == "" {
-					c.every = 2 * max(1, emulatedEvery[op])
+				if onGPU == nil && !long { // simulated warps are slow
+					c.every, c.counts = 2*max(1, emulatedEvery[op]), warpTiles
+					if v.what == "tiles" {
+						c.every = 4
+					}
 				}
 				v.fill(c)
 				c.takeLiberty(op + "_mma")
