@@ -171,6 +171,14 @@ func (k *K) hostLoop() {
 	k.loop, k.b = header, body
 }
 
+// Resident has NVIDIA's compiler keep to the registers with which n groups run on a
+// processor at a time. Other targets choose for themselves.
+func (k *K) Resident(n int) {
+	if k.T.Kind == target.NVPTX {
+		k.f.FuncAttrs = append(k.f.FuncAttrs, ir.AttrPair{Key: "nvvm.minctasm", Value: strconv.Itoa(n)})
+	}
+}
+
 // Group is the index of this group in the grid.
 func (k *K) Group() V { return k.group }
 

@@ -46,6 +46,12 @@ func (k *K) LaneXor(x V, mask int) V {
 	return k.exchange(x, k.b.NewXor(k.waveLane(), constant.NewInt(types.I32, int64(mask))))
 }
 
+// FromLane is x, an i32, i64, f32 or f64, of another lane of the wave. All its lanes
+// must get here. GPU only.
+func (k *K) FromLane(x, lane V) V {
+	return k.exchange(x, k.raw(k.Convert(lane, I32)))
+}
+
 func log2(n int) int64 {
 	var l int64
 	for ; n > 1; n >>= 1 {
@@ -118,15 +124,19 @@ func (k *K) PackBF16(lo, hi V) V {
 }
 
 // UpperHalves is the upper halves of two words, i32, in one, that of lo in the low
-// half: two bf16 numbers, or f32 numbers cut off to bf16. AMD GPUs only.
-func (k *K) UpperHalves(lo, hi V) V { return k.perm(hi, lo, k.Int32(0x07060302)) }
+// half: two bf16 numbers, or f32 numbers cut off to bf16. GPU only.
+func (k *K) UpperHalves(lo, hi V) V { return k.perm(hi, lo, 0x07060302) }
 
-// LowerHalves is the lower halves of two words, i32, in one. AMD GPUs only.
-func (k *K) LowerHalves(lo, hi V) V { return k.perm(hi, lo, k.Int32(0x05040100)) }
+// LowerHalves is the lower halves of two words, i32, in one. GPU only.
+func (k *K) LowerHalves(lo, hi V) V { return k.perm(hi, lo, 0x05040100) }
 
 // CodesToBF16 is codes of an 8-bit float format, four to a word, as bf16 numbers, two
-// to a word, in the same order. It is exact. The format must be the target's own.
+// to a word, in the same order. It is exact. The format must be the target's own, and
+// no code NaN on NVIDIA's GPUs.
 func (k *K) CodesToBF16(x Vec, d tir.DType) Vec {
+	if k.T.Kind == target.NVPTX && d == tir.F8E4M3 {
+		return k.e4m3ToBF16(x)
+	}
 	if !k.ownFloat8(d) || k.T.Kind != target.AMDGPU {
 		k.fail("%v to bf16: %s has no instruction for it", d, k.T.Name)
 		return x
@@ -177,7 +187,16 @@ func (k *K) E2M1ToBF16(x Vec, scale V) Vec {
 
 // perm picks four bytes: those of low have the numbers 0 to 3, those of high 4 to 7.
 // Each byte of which is a number, that of the first result byte the lowest.
-func (k *K) perm(high, low, which V) V {
+func (k *K) perm(high, low V, which int) V {
+	if k.T.Kind == target.NVPTX { // a number is a nibble
+		nibbles := which&7 | which>>8&7<<4 | which>>16&7<<8 | which>>24&7<<12
+		return V{t: I32, v: k.intrinsic("llvm.nvvm.prmt", types.I32, k.raw(low), k.raw(high), constant.NewInt(types.I32, int64(nibbles)))}
+	}
+	return k.permBy(high, low, k.Int32(which))
+}
+
+// permBy is perm by a value. AMD GPUs only.
+func (k *K) permBy(high, low, which V) V {
 	return V{t: I32, v: k.intrinsic("llvm.amdgcn.perm", types.I32, k.raw(high), k.raw(low), k.raw(which))}
 }
 
@@ -198,8 +217,8 @@ func (k *K) e2m1Table(scale V) e2m1Table {
 			lo, hi := k.Bits(k.Mul(scale, k.Float(magnitudes[at]))), k.Bits(k.Mul(scale, k.Float(magnitudes[at+1])))
 			pairs[i] = k.UpperHalves(lo, hi)
 		}
-		t.lo[half] = k.perm(pairs[1], pairs[0], k.Int32(0x06040200))
-		t.hi[half] = k.perm(pairs[1], pairs[0], k.Int32(0x07050301))
+		t.lo[half] = k.perm(pairs[1], pairs[0], 0x06040200)
+		t.hi[half] = k.perm(pairs[1], pairs[0], 0x07050301)
 	}
 	return t
 }
@@ -211,8 +230,8 @@ func (t e2m1Table) lookup(word V) []V {
 	halves := func(codes V) [2]V {
 		index := k.And(codes, k.Int32(0x07070707))
 		sign := k.Shl(k.And(codes, k.Int32(0x08080808)), k.Int32(4))
-		hi, lo := k.Or(k.perm(t.hi[1], t.hi[0], index), sign), k.perm(t.lo[1], t.lo[0], index)
-		return [2]V{k.perm(hi, lo, k.Int32(0x05010400)), k.perm(hi, lo, k.Int32(0x07030602))}
+		hi, lo := k.Or(k.permBy(t.hi[1], t.hi[0], index), sign), k.permBy(t.lo[1], t.lo[0], index)
+		return [2]V{k.perm(hi, lo, 0x05010400), k.perm(hi, lo, 0x07030602)}
 	}
 	even, odd := halves(word), halves(k.LShr(word, k.Int32(4)))
 	var out []V

@@ -8,62 +8,86 @@ import (
 	"github.com/llir/llvm/ir/value"
 )
 
-// What AMD's waves have of their own: one instruction where others need a ladder of
+// What waves of GPUs have of their own: one instruction where others need a ladder of
 // exchanges, or a call.
 
-// amd reports misuse on other targets.
-func (k *K) amd(what string) bool {
-	if k.T.Kind != target.AMDGPU {
+// gpu reports misuse on hosts.
+func (k *K) gpu(what string) bool {
+	if !k.T.GPU() {
 		k.fail("%s: not on %s", what, k.T.Name)
 		return false
 	}
 	return true
 }
 
-// Exp2 is 2^x in f32 by the instruction, which has an error of at most 1 ulp and
-// gives 0 for results below 2^-126. AMD GPUs only.
+// approximate calls the instruction of AMD or of NVIDIA for a function of f32.
+func (k *K) approximate(what, amd, nvidia string, x V) V {
+	if !k.gpu(what) {
+		return x
+	}
+	name := amd
+	if k.T.Kind == target.NVPTX {
+		name = nvidia
+	}
+	return V{t: F32, uniform: x.uniform, v: k.intrinsic(name, types.Float, k.raw(x))}
+}
+
+// Exp2 is 2^x in f32 by the instruction, which has an error of at most 1 ulp on AMD
+// and 2 on NVIDIA, and gives 0 for results below 2^-126. GPU only.
 func (k *K) Exp2(x V) V {
-	if !k.amd("exp2") {
-		return x
-	}
-	return V{t: F32, uniform: x.uniform, v: k.intrinsic("llvm.amdgcn.exp2.f32", types.Float, k.raw(x))}
+	return k.approximate("exp2", "llvm.amdgcn.exp2.f32", "llvm.nvvm.ex2.approx.ftz.f", x)
 }
 
-// Rcp is 1/x in f32 by the instruction, which has an error of at most 1 ulp. AMD GPUs
-// only.
+// Rcp is 1/x in f32 by the instruction, which has an error of at most 1 ulp; NVIDIA's
+// takes subnormal numbers for 0. GPU only.
 func (k *K) Rcp(x V) V {
-	if !k.amd("reciprocal") {
-		return x
-	}
-	return V{t: F32, uniform: x.uniform, v: k.intrinsic("llvm.amdgcn.rcp.f32", types.Float, k.raw(x))}
+	return k.approximate("reciprocal", "llvm.amdgcn.rcp.f32", "llvm.nvvm.rcp.approx.ftz.f", x)
 }
 
-// ballot has a bit for each lane of the wave where cond holds.
+// ballot has a bit for each lane of the wave where cond holds: i64, or i32 where waves
+// have 32 lanes.
 func (k *K) ballot(cond V) value.Value {
+	if k.T.Kind == target.NVPTX {
+		return k.intrinsic("llvm.nvvm.vote.ballot.sync", types.I32, constant.NewInt(types.I32, -1), k.raw(cond))
+	}
 	return k.intrinsic("llvm.amdgcn.ballot.i64", types.I64, k.raw(cond))
 }
 
 // WaveAny reports whether cond holds in a lane of the wave: the same in all its
-// lanes. AMD GPUs only.
+// lanes, which must all get here. GPU only.
 func (k *K) WaveAny(cond V) V {
-	if !k.amd("vote of a wave") {
+	if !k.gpu("vote of a wave") {
 		return cond
+	}
+	if k.T.Kind == target.NVPTX {
+		return k.Cmp(NE, V{t: I32, v: k.ballot(cond)}, k.Int32(0))
 	}
 	return k.Cmp(NE, V{t: I64, v: k.ballot(cond)}, k.Int(0))
 }
 
-// Rank is the number of lanes before this one where cond holds, i32, and, uniform, of
-// all lanes of the group. All lanes must get here. AMD GPUs only.
-func (k *K) Rank(cond V) (before, total V) {
-	if !k.amd("rank among lanes") {
-		return k.Int32(0), k.Int32(0)
-	}
+// waveRank is the number of lanes of the wave before this one where cond holds, and of
+// all its lanes.
+func (k *K) waveRank(cond V) (before, count V) {
 	votes := k.ballot(cond)
 	i32 := func(v value.Value) V { return V{t: I32, v: v} }
+	if k.T.Kind == target.NVPTX {
+		pop := func(v value.Value) V { return i32(k.intrinsic("llvm.ctpop.i32", types.I32, v)) }
+		below := k.b.NewSub(k.b.NewShl(constant.NewInt(types.I32, 1), k.waveLane()), constant.NewInt(types.I32, 1))
+		return pop(k.b.NewAnd(votes, below)), pop(votes)
+	}
 	lo, hi := k.b.NewTrunc(votes, types.I32), k.b.NewTrunc(k.b.NewLShr(votes, constant.NewInt(types.I64, 32)), types.I32)
 	below := k.intrinsic("llvm.amdgcn.mbcnt.lo", types.I32, lo, constant.NewInt(types.I32, 0))
 	before = i32(k.intrinsic("llvm.amdgcn.mbcnt.hi", types.I32, hi, below))
-	count := i32(k.b.NewTrunc(k.intrinsic("llvm.ctpop.i64", types.I64, votes), types.I32))
+	return before, i32(k.b.NewTrunc(k.intrinsic("llvm.ctpop.i64", types.I64, votes), types.I32))
+}
+
+// Rank is the number of lanes before this one where cond holds, i32, and, uniform, of
+// all lanes of the group. All lanes must get here. GPU only.
+func (k *K) Rank(cond V) (before, total V) {
+	if !k.gpu("rank among lanes") {
+		return k.Int32(0), k.Int32(0)
+	}
+	before, count := k.waveRank(cond)
 	m, load := k.waveShared(I32)
 	wave := k.Wave()
 	k.Barrier() // the last reader of an earlier rank is done
@@ -75,14 +99,17 @@ func (k *K) Rank(cond V) (before, total V) {
 		before = k.Add(before, k.Select(k.Cmp(GT, wave, k.Int(i)), w, k.Int32(0)))
 		total = k.Add(total, w)
 	}
-	total = V{t: I32, uniform: true, v: k.intrinsic("llvm.amdgcn.readfirstlane.i32", types.I32, k.raw(total))}
-	return before, total
+	v := k.raw(total)
+	if k.T.Kind == target.AMDGPU { // tells LLVM that it is the same in all lanes
+		v = k.intrinsic("llvm.amdgcn.readfirstlane.i32", types.I32, v)
+	}
+	return before, V{t: I32, uniform: true, v: v}
 }
 
-// Address is the address of element i of a buffer in memory, i64. AMD GPUs only.
+// Address is the address of element i of a buffer in memory, i64. GPU only.
 func (b *Buf) Address(i V) V {
 	k := b.k
-	if !k.amd("address") || b.as != k.T.Global {
+	if !k.gpu("address") || b.as != k.T.Global {
 		k.fail("address of shared memory")
 		return k.Int(0)
 	}
@@ -90,7 +117,7 @@ func (b *Buf) Address(i V) V {
 }
 
 // ReadAt is memory of a format at an address that Address gave; each lane may have
-// another. AMD GPUs only.
+// another. GPU only.
 func (k *K) ReadAt(address V, d tir.DType) *Buf {
 	p := k.b.NewIntToPtr(k.raw(address), pointer(k.memType(d), k.T.Global))
 	return &Buf{k: k, ptr: p, mem: d, as: k.T.Global}

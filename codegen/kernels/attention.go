@@ -12,9 +12,11 @@ import (
 func init() {
 	register(
 		&Form{Name: "compress", Op: "compress", Match: always, Lower: lowerCompress},
-		&Form{Name: "indexer_scores_mfma", Op: "indexer_scores", Match: matchMatrixScores, Lower: lowerMatrixScores},
+		&Form{Name: "indexer_scores_mfma", Op: "indexer_scores", Match: onMFMA(matchMatrixScores), Lower: lowerMatrixScores},
+		&Form{Name: "indexer_scores_mma", Op: "indexer_scores", Match: onMMA(matchWarpScores), Lower: lowerWarpScores},
 		&Form{Name: "indexer_scores", Op: "indexer_scores", Match: always, Lower: lowerIndexerScores},
-		&Form{Name: "sparse_attention_mfma", Op: "sparse_attention", Match: matchMatrixAttention, Lower: lowerMatrixAttention, Liberty: "bf16-probabilities"},
+		&Form{Name: "sparse_attention_mfma", Op: "sparse_attention", Match: onMFMA(matchMatrixAttention), Lower: lowerMatrixAttention, Liberty: "bf16-probabilities"},
+		&Form{Name: "sparse_attention_mma", Op: "sparse_attention", Match: onMMA(matchMatrixAttention), Lower: lowerMatrixAttention, Liberty: "bf16-probabilities"},
 		&Form{Name: "sparse_attention", Op: "sparse_attention", Match: matchAttention, Lower: lowerAttention},
 	)
 }

@@ -109,6 +109,7 @@ type cases struct {
 	every    int  // if not 0: only every so manieth case
 	most     int  // if not 0: only cases with operands of so many elements
 	seen     int
+	counts   []int // if not nil: row counts of matrixCases
 	recodes  map[*eval.Tensor]*eval.Tensor
 }
 

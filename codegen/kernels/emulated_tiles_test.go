@@ -29,7 +29,11 @@ var tiled = map[string]bool{
 // operands are positive (cases.positive).
 func matrixCases(c *cases) {
 	const tile = target.MatrixTile
-	for _, m := range matrixRows() {
+	counts := c.counts
+	if counts == nil {
+		counts = matrixRows()
+	}
+	for _, m := range counts {
 		few := m <= 33
 		switch c.def.Name {
 		case "linear":

@@ -11,8 +11,10 @@ import (
 
 func init() {
 	register(
-		&Form{Name: "gate_mfma", Op: "gate", Match: matchMatrixGate, Lower: lowerGate(matrixLogits)},
-		&Form{Name: "hash_gate_mfma", Op: "hash_gate", Match: matchMatrixGate, Lower: lowerGate(matrixLogits)},
+		&Form{Name: "gate_mfma", Op: "gate", Match: onMFMA(matchMatrixGate), Lower: lowerGate(matrixLogits)},
+		&Form{Name: "gate_mma", Op: "gate", Match: onMMA(matchMatrixGate), Lower: lowerGate(matrixLogits)},
+		&Form{Name: "hash_gate_mfma", Op: "hash_gate", Match: onMFMA(matchMatrixGate), Lower: lowerGate(matrixLogits)},
+		&Form{Name: "hash_gate_mma", Op: "hash_gate", Match: onMMA(matchMatrixGate), Lower: lowerGate(matrixLogits)},
 		&Form{Name: "gate", Op: "gate", Match: matchGate, Lower: lowerGate(lanesLogits)},
 		&Form{Name: "hash_gate", Op: "hash_gate", Match: matchGate, Lower: lowerGate(lanesLogits)},
 	)
@@ -81,6 +83,10 @@ func lowerGateOf(l Lowering, o *ir.Op, product func(l Lowering, o *ir.Op, y Ref)
 				}
 			})
 			k.Barrier()
+			pick := pickBest
+			if k.T.Kind == target.NVPTX {
+				pick = pickBestTogether
+			}
 			chosen, picked := make([]kernel.V, n), make([]kernel.V, n)
 			var token, known kernel.V
 			if hash {
@@ -93,7 +99,7 @@ func lowerGateOf(l Lowering, o *ir.Op, product func(l Lowering, o *ir.Op, y Ref)
 					id := k.Convert(b[1].Load(k.Add(k.Mul(token, k.Int(n)), k.Int(j))), kernel.I32)
 					chosen[j] = k.Select(known, id, k.Int32(0))
 				} else {
-					chosen[j] = pickBest(k, biased, e)
+					chosen[j] = pick(k, biased, e)
 				}
 				got := k.Cmp(kernel.GE, chosen[j], k.Int32(0))
 				picked[j] = k.Select(got, score.Load(k.Select(got, chosen[j], k.Int32(0))), k.Float(0))
@@ -124,10 +130,32 @@ func pickBest(k *kernel.K, scores *kernel.Buf, n int) kernel.V {
 		at.Set(k.Select(better, k.Convert(i, kernel.I32), at.Get()))
 	})
 	id := at.Get()
+	removeScore(k, scores, id)
+	return id
+}
+
+// pickBestTogether is pickBest by lanes that look at some of the scores each.
+func pickBestTogether(k *kernel.K, scores *kernel.Buf, n int) kernel.V {
+	const none = 1<<31 - 1
+	best, at := k.Var(k.Float(math.Inf(-1))), k.Var(k.Int32(none))
+	k.Lanes(k.Int(n), func(i kernel.V) {
+		v := scores.Load(i)
+		better := k.Cmp(kernel.GT, v, best.Get())
+		best.Set(k.Select(better, v, best.Get()))
+		at.Set(k.Select(better, k.Convert(i, kernel.I32), at.Get()))
+	})
+	largest := k.Cmp(kernel.EQ, best.Get(), k.MaxOf(best.Get()))
+	id := k.Reduce(k.Select(largest, at.Get(), k.Int32(none)), k.Min)
+	id = k.Select(k.Cmp(kernel.EQ, id, k.Int32(none)), k.Int32(-1), id)
+	removeScore(k, scores, id)
+	return id
+}
+
+// removeScore has no later pick see a score, if there is one of the index.
+func removeScore(k *kernel.K, scores *kernel.Buf, id kernel.V) {
 	k.Barrier()
 	k.If(k.Cmp(kernel.GE, id, k.Int32(0)), func() {
 		k.First(func() { scores.Store(id, k.Float(math.Inf(-1))) })
 	})
 	k.Barrier()
-	return id
 }

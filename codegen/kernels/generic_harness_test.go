@@ -118,12 +118,15 @@ func mustTarget(t testing.TB, name string) *target.Target {
 	return tg
 }
 
-// buildHost compiles a unit for the host, or for a chip that is emulated, and loads
-// it; the caller closes the model.
+// buildHost compiles a unit for the host, or for a chip that is emulated or simulated,
+// and loads it; the caller closes the model.
 func buildHost(t testing.TB, u *codegen.Unit) *device.Model {
 	t.Helper()
-	if u.Target.Kind == target.AMDGPU {
+	switch u.Target.Kind {
+	case target.AMDGPU:
 		return buildEmulated(t, u)
+	case target.NVPTX:
+		return buildWarps(t, u)
 	}
 	if best, err := host.Target(); err != nil || best == "x86-64-v2" && u.Target.Name != best {
 		t.Skipf("this CPU does not run %s code (best: %q, %v)", u.Target.Name, best, err)
@@ -252,6 +255,10 @@ var bothHosts = []string{"x86-64-v3", "x86-64-v2"}
 func (c *batch) run(hosts ...string) {
 	c.t.Helper()
 	g := c.graph()
+	if recordOnly() {
+		load(c.t, hosts[0], g)
+		return
+	}
 	want, wantStates := c.want(g)
 	if len(hosts) == 0 {
 		hosts = bothHosts[:1]
@@ -316,10 +323,10 @@ func loadFor(t testing.TB, tg *target.Target, graphs ...*ir.Graph) (*device.Mode
 		}
 		plans = append(plans, pl)
 	}
-	if tg.Kind != target.AMDGPU {
+	if !tg.GPU() {
 		return buildHost(t, u), plans
 	}
-	return buildEmulated(t, u), spread(t, plans...)
+	return buildHost(t, u), spread(t, plans...)
 }
 
 // execute runs a plan on copies of the states and returns those after it.

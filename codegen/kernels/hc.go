@@ -10,7 +10,8 @@ import (
 
 func init() {
 	register(
-		&Form{Name: "hc_pre_mfma", Op: "hc_pre", Match: matchMatrixHC(0, 1), Lower: lowerMatrixHCPre, Liberty: "two-bf16-weights"},
+		&Form{Name: "hc_pre_mfma", Op: "hc_pre", Match: onMFMA(matchMatrixHC(0, 1)), Lower: lowerMatrixHCPre, Liberty: "two-bf16-weights"},
+		&Form{Name: "hc_pre_mma", Op: "hc_pre", Match: onMMA(matchMatrixHC(0, 1)), Lower: lowerMatrixHCPre, Liberty: "two-bf16-weights"},
 		&Form{Name: "hc_pre", Op: "hc_pre", Match: matchStreams, Lower: lowerHCPre},
 		&Form{Name: "hc_post", Op: "hc_post", Match: func(o *ir.Op, _ *target.Target) string { return fewStreams(dims(o.Args[1])[1]) }, Lower: lowerHCPost},
 		&Form{Name: "hc_head", Op: "hc_head", Match: matchStreams, Lower: lowerHCHead},
@@ -155,28 +156,47 @@ func (s hcPreShape) row(k *kernel.K, x, fn, scale, base, y, post, comb *kernel.B
 // C*C numbers that every lane holds.
 func (s hcPreShape) mix(k *kernel.K, m []kernel.V, divided func(v, sum kernel.V) kernel.V, x, scale, base, y, post, comb *kernel.Buf) {
 	c := s.c
-	scaled := func(part, j int) kernel.V {
-		return k.Add(k.Mul(m[j], scale.Load(k.Int(part))), base.Load(k.Int(j)))
-	}
 	pre, p := make([]kernel.V, c), make([]kernel.V, c)
 	for j := range c {
-		pre[j] = k.Add(k.Sigmoid(scaled(0, j)), k.Float(s.eps))
-		p[j] = k.Mul(k.Float(2), k.Sigmoid(scaled(1, c+j)))
+		pre[j] = s.preOf(k, m, scale, base, j)
+		p[j] = s.postOf(k, m, scale, base, j)
 	}
-	a := make([]kernel.V, c*c)
-	for j := range a {
-		a[j] = scaled(2, 2*c+j)
-	}
-	sinkhorn(k, a, c, s.iters, s.eps, divided)
+	a := s.matrix(k, m, divided, scale, base)
 	hcGather(k, pre, x, y, s.d)
-	k.First(func() {
-		for j := range p {
-			post.Store(k.Int(j), p[j])
-		}
-		for j := range a {
-			comb.Store(k.Int(j), a[j])
-		}
-	})
+	k.First(func() { storeBetween(k, p, a, post, comb) })
+}
+
+// scaled is element j of the product, scaled by its part's number.
+func (s hcPreShape) scaled(k *kernel.K, m []kernel.V, scale, base *kernel.Buf, part, j int) kernel.V {
+	return k.Add(k.Mul(m[j], scale.Load(k.Int(part))), base.Load(k.Int(j)))
+}
+
+// preOf and postOf are the weights of stream j.
+func (s hcPreShape) preOf(k *kernel.K, m []kernel.V, scale, base *kernel.Buf, j int) kernel.V {
+	return k.Add(k.Sigmoid(s.scaled(k, m, scale, base, 0, j)), k.Float(s.eps))
+}
+
+func (s hcPreShape) postOf(k *kernel.K, m []kernel.V, scale, base *kernel.Buf, j int) kernel.V {
+	return k.Mul(k.Float(2), k.Sigmoid(s.scaled(k, m, scale, base, 1, s.c+j)))
+}
+
+// matrix is the one between streams.
+func (s hcPreShape) matrix(k *kernel.K, m []kernel.V, divided func(v, sum kernel.V) kernel.V, scale, base *kernel.Buf) []kernel.V {
+	a := make([]kernel.V, s.c*s.c)
+	for j := range a {
+		a[j] = s.scaled(k, m, scale, base, 2, 2*s.c+j)
+	}
+	sinkhorn(k, a, s.c, s.iters, s.eps, divided)
+	return a
+}
+
+func storeBetween(k *kernel.K, p, a []kernel.V, post, comb *kernel.Buf) {
+	for j := range p {
+		post.Store(k.Int(j), p[j])
+	}
+	for j := range a {
+		comb.Store(k.Int(j), a[j])
+	}
 }
 
 // sinkhorn normalises a [c,c] in place: softmax of the rows plus eps, one column

@@ -10,8 +10,10 @@ import (
 
 func init() {
 	register(
-		&Form{Name: "hc_fused_mfma", Op: "hc_fused", Match: matchMatrixHCFused, Lower: lowerMatrixHCFused, Liberty: "two-bf16-weights"},
-		&Form{Name: "hc_fused_quant_mfma", Op: "hc_fused_quant", Match: matchMatrixHCFused, Lower: lowerMatrixHCFused, Liberty: "two-bf16-weights"},
+		&Form{Name: "hc_fused_mfma", Op: "hc_fused", Match: onMFMA(matchMatrixHCFused), Lower: lowerMatrixHCFused, Liberty: "two-bf16-weights"},
+		&Form{Name: "hc_fused_mma", Op: "hc_fused", Match: onMMA(matchMatrixHCFused), Lower: lowerMatrixHCFused, Liberty: "two-bf16-weights"},
+		&Form{Name: "hc_fused_quant_mfma", Op: "hc_fused_quant", Match: onMFMA(matchMatrixHCFused), Lower: lowerMatrixHCFused, Liberty: "two-bf16-weights"},
+		&Form{Name: "hc_fused_quant_mma", Op: "hc_fused_quant", Match: onMMA(matchMatrixHCFused), Lower: lowerMatrixHCFused, Liberty: "two-bf16-weights"},
 		&Form{Name: "hc_fused", Op: "hc_fused", Match: matchHCFused, Lower: lowerHCFused},
 		&Form{Name: "hc_fused_quant", Op: "hc_fused_quant", Match: matchHCFused, Lower: lowerHCFused},
 	)

@@ -12,13 +12,20 @@ import (
 func init() {
 	// The first form that matches an op is taken: matrix units before lanes.
 	register(
-		&Form{Name: "linear_mfma", Op: "linear", Match: matchMatrixLinear, Lower: lowerMatrixLinear},
-		&Form{Name: "linear2_mfma", Op: "linear2", Match: matchMatrixLinear, Lower: lowerMatrixLinear},
-		&Form{Name: "linear3_mfma", Op: "linear3", Match: matchMatrixLinear, Lower: lowerMatrixLinear},
-		&Form{Name: "linear4_mfma", Op: "linear4", Match: matchMatrixLinear, Lower: lowerMatrixLinear},
-		&Form{Name: "grouped_linear_mfma", Op: "grouped_linear", Match: matchMatrixLinear, Lower: lowerMatrixGroupedLinear},
-		&Form{Name: "block_linear_mfma", Op: "block_linear", Match: matchMatrixBlockLinear, Lower: lowerMatrixBlockLinear},
-		&Form{Name: "split_linear_mfma", Op: "split_linear", Match: matchMatrixBlockLinear, Lower: lowerMatrixBlockLinear},
+		&Form{Name: "linear_mfma", Op: "linear", Match: onMFMA(matchMatrixLinear), Lower: lowerMatrixLinear},
+		&Form{Name: "linear_mma", Op: "linear", Match: onMMA(matchMatrixLinear), Lower: lowerMatrixLinear},
+		&Form{Name: "linear2_mfma", Op: "linear2", Match: onMFMA(matchMatrixLinear), Lower: lowerMatrixLinear},
+		&Form{Name: "linear2_mma", Op: "linear2", Match: onMMA(matchMatrixLinear), Lower: lowerMatrixLinear},
+		&Form{Name: "linear3_mfma", Op: "linear3", Match: onMFMA(matchMatrixLinear), Lower: lowerMatrixLinear},
+		&Form{Name: "linear3_mma", Op: "linear3", Match: onMMA(matchMatrixLinear), Lower: lowerMatrixLinear},
+		&Form{Name: "linear4_mfma", Op: "linear4", Match: onMFMA(matchMatrixLinear), Lower: lowerMatrixLinear},
+		&Form{Name: "linear4_mma", Op: "linear4", Match: onMMA(matchMatrixLinear), Lower: lowerMatrixLinear},
+		&Form{Name: "grouped_linear_mfma", Op: "grouped_linear", Match: onMFMA(matchMatrixLinear), Lower: lowerMatrixGroupedLinear},
+		&Form{Name: "grouped_linear_mma", Op: "grouped_linear", Match: onMMA(matchMatrixLinear), Lower: lowerMatrixGroupedLinear},
+		&Form{Name: "block_linear_mfma", Op: "block_linear", Match: onMFMA(matchMatrixBlockLinear), Lower: lowerMatrixBlockLinear},
+		&Form{Name: "block_linear_mma", Op: "block_linear", Match: onMMA(matchMatrixBlockLinear), Lower: lowerMatrixBlockLinear},
+		&Form{Name: "split_linear_mfma", Op: "split_linear", Match: onMFMA(matchMatrixBlockLinear), Lower: lowerMatrixBlockLinear},
+		&Form{Name: "split_linear_mma", Op: "split_linear", Match: onMMA(matchMatrixBlockLinear), Lower: lowerMatrixBlockLinear},
 	)
 	register(
 		&Form{Name: "linear", Op: "linear", Match: always, Lower: lowerLinear},

@@ -29,10 +29,7 @@ const (
 	maxAttentionParts = 128 << 20
 )
 
-func matchMatrixAttention(o *ir.Op, t *target.Target) string {
-	if t.MFMA(ir.BF16, ir.BF16, false) == nil {
-		return "no matrix instructions on " + t.Name
-	}
+func matchMatrixAttention(o *ir.Op, _ *target.Target) string {
 	if d := dims(o.Args[0])[2]; d != 128 && d != 256 && d != 512 {
 		return fmt.Sprintf("heads of %d elements, want 128, 256 or 512", d)
 	}
@@ -41,7 +38,7 @@ func matchMatrixAttention(o *ir.Op, t *target.Target) string {
 
 // matrixAttention is what the code depends on.
 type matrixAttention struct {
-	m       *target.MFMA
+	unit    *matrixUnit
 	h, d    int
 	scale   float64
 	sets    int
@@ -60,7 +57,7 @@ func (a *matrixAttention) spec() string {
 func lowerMatrixAttention(l Lowering, o *ir.Op) error {
 	q := dims(o.Args[0])
 	t := q[0]
-	a := &matrixAttention{m: l.Target().MFMA(ir.BF16, ir.BF16, false), h: q[1], d: q[2], scale: o.Float("scale"), sets: len(o.Args)/2 - 1}
+	a := &matrixAttention{unit: unitOf(l.Target()), h: q[1], d: q[2], scale: o.Float("scale"), sets: len(o.Args)/2 - 1}
 	in := []Ref{l.Buf(o.Args[0]), l.Buf(o.Args[1])}
 	var widths []int
 	touched := map[Ref]int64{}
@@ -113,6 +110,10 @@ func (a *matrixAttention) body(k *kernel.K, b []*kernel.Buf, ints []kernel.V) {
 		token, part = k.UDiv(rest, parts), k.URem(rest, parts)
 		list = attentionPart
 	}
+	if a.unit.mma != nil {
+		a.warpBody(k, b, parts, widths, token, part, headTile, list)
+		return
+	}
 	lane := k.WaveLane()
 	e := &attentionEmitter{matrixAttention: a, K: k, sub: k.And(lane, k.Int(target.MatrixTile-1)), group: k.LShr(lane, k.Int(4)), wave: k.Wave()}
 	e.slice = k.Mul(e.wave, k.Int(a.d/matrixWaves))
@@ -159,15 +160,8 @@ func (a *matrixAttention) body(k *kernel.K, b []*kernel.Buf, ints []kernel.V) {
 	}
 	// The number of rows is known once they are listed.
 	total := k.UniformVar(rows(k.Int(0)))
-	listed := k.UniformVar(k.Int(0))
-	k.For(k.Int(0), k.UDiv(k.Add(k.Convert(total.Get(), kernel.I64), k.Int(attentionPart-1)), k.Int(attentionPart)), 1, func(part kernel.V) {
-		from := k.Mul(part, k.Int(attentionPart))
-		k.If(k.Cmp(kernel.GE, k.Sub(from, listed.Get()), k.Int(attentionList)), func() {
-			k.Barrier() // the last readers are done
-			rows(from)
-			listed.Set(from)
-		})
-		sums, top, den := e.part(k.Sub(from, listed.Get()), k.Sub(k.Convert(total.Get(), kernel.I64), from))
+	a.eachPart(k, total, rows, func(from, left kernel.V) {
+		sums, top, den := e.part(from, left)
 		old, add := s.add(top, den)
 		for j, v := range acc {
 			v.Set(k.MapVec(func(x ...kernel.V) kernel.V { return addScaled(k, x[0], old, x[1], add) }, v.Get(), sums[j]))
@@ -188,6 +182,21 @@ func (a *matrixAttention) body(k *kernel.K, b []*kernel.Buf, ints []kernel.V) {
 			}
 			y.StoreVec(k.Add(at, element), k.MakeVec(words...))
 		}, sums)
+	})
+}
+
+// eachPart calls f for the parts of total rows: where the part begins in the list of
+// them, which rows makes from a row on, and how many rows are left.
+func (a *matrixAttention) eachPart(k *kernel.K, total *kernel.Var, rows func(from kernel.V) kernel.V, f func(from, left kernel.V)) {
+	listed := k.UniformVar(k.Int(0))
+	k.For(k.Int(0), k.UDiv(k.Add(k.Convert(total.Get(), kernel.I64), k.Int(attentionPart-1)), k.Int(attentionPart)), 1, func(part kernel.V) {
+		from := k.Mul(part, k.Int(attentionPart))
+		k.If(k.Cmp(kernel.GE, k.Sub(from, listed.Get()), k.Int(attentionList)), func() {
+			k.Barrier() // the last readers are done
+			rows(from)
+			listed.Set(from)
+		})
+		f(k.Sub(from, listed.Get()), k.Sub(k.Convert(total.Get(), kernel.I64), from))
 	})
 }
 
@@ -251,7 +260,7 @@ func (e *attentionEmitter) part(from, left kernel.V) (sums []kernel.Vec, top, de
 	}
 	s := e.ZeroVec(kernel.F32, target.ResultRun)
 	for i, x := range keys {
-		s = multiplyWords(e.K, e.m, x, e.q[i], s)
+		s = multiplyWords(e.K, e.unit.mfma, x, e.q[i], s)
 	}
 	// While the scores are exchanged, the rows are read again, by element.
 	var values []kernel.Vec
@@ -298,7 +307,7 @@ func (e *attentionEmitter) part(from, left kernel.V) (sums []kernel.Vec, top, de
 		for i := 0; i < len(values); i += 2 {
 			v = append(v, pick(e.At(values[i], j/2), e.At(values[i+1], j/2)))
 		}
-		sums = append(sums, multiplyWords(e.K, e.m, e.MakeVec(v...), p, e.ZeroVec(kernel.F32, target.ResultRun)))
+		sums = append(sums, multiplyWords(e.K, e.unit.mfma, e.MakeVec(v...), p, e.ZeroVec(kernel.F32, target.ResultRun)))
 	}
 	return sums, top, den
 }

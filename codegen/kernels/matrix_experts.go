@@ -64,10 +64,13 @@ func (p *matrixRouted) weights(l Lowering, n int, ws ...*ir.Value) {
 	for _, w := range ws {
 		maps.Copy(p.touched, expertWeightOf(l, w, p.tokens*p.choices).touched)
 	}
-	p.matrixProduct.rows = p.routing.rows()
+	u := unitOf(p.t)
+	p.matrixProduct.rows = ceilDiv(p.size(), u.cols)
 	switch { // single tiles are bound by reading w
 	case p.single():
 		p.cols = max(1, min(4, n/4096))
+	case u.mma != nil:
+		p.cols = max(1, min(2, n/1024))
 	default:
 		p.cols = max(1, min(4, n/1024))
 	}
@@ -104,9 +107,10 @@ func (p *matrixRouted) launch(l Lowering, y Ref) {
 			x, ws, scales, b := p.operandsIn(b)
 			// Tiles of one expert follow each other, and their parts of the weights.
 			tile, colTile := k.UDiv(k.Group(), k.Int(p.colTiles())), k.URem(k.Group(), k.Int(p.colTiles()))
+			u := unitOf(p.t)
 			p.tileIn(k, b, tile, ints[0], func(t routedTile) {
 				for i := range p.matrixProduct.rows {
-					at, _ := t.pair(k.Add(k.And(k.Lane(), k.Int(target.MatrixTile-1)), k.Int(i*target.MatrixTile)))
+					at, _ := t.pair(k.Add(u.sub(k, k.Lane()), k.Int(i*u.cols)))
 					if p.perToken {
 						at = k.UDiv(at, k.Int(p.choices))
 					}

@@ -15,8 +15,8 @@ import (
 // streams too: it has them in the registers that it multiplies. Pieces are as wide for
 // any number of tokens, and their sums are added in order.
 
-// hcPiece is the number of elements of each stream that a group multiplies: its waves
-// side by side, a lane with matrixRun of them.
+// hcPiece is the number of elements of each stream that a group multiplies on AMD GPUs:
+// its waves side by side, a lane with matrixRun of them.
 const hcPiece = matrixWaves * lanesPerRow * matrixRun
 
 // maxMatrixStreams bounds the products of a group: one wave adds up each.
@@ -26,13 +26,12 @@ const maxMatrixStreams = 4
 func matchMatrixHC(streams, fn int) func(o *ir.Op, t *target.Target) string {
 	return func(o *ir.Op, t *target.Target) string {
 		h := dims(o.Args[streams])
-		switch {
-		case t.MFMA(ir.BF16, ir.BF16, false) == nil:
-			return "no matrix instructions on " + t.Name
-		case h[1] > maxMatrixStreams:
+		if h[1] > maxMatrixStreams {
 			return fmt.Sprintf("%d streams, at most %d are taken", h[1], maxMatrixStreams)
-		case h[2]%hcPiece != 0:
-			return fmt.Sprintf("%d elements are no multiple of %d", h[2], hcPiece)
+		}
+		p := hcProduct{hcPreShape: hcPreShape{c: h[1], d: h[2]}, unit: unitOf(t)}
+		if piece := p.piece(); h[2]%piece != 0 {
+			return fmt.Sprintf("%d elements are no multiple of %d", h[2], piece)
 		}
 		return ""
 	}
@@ -48,18 +47,26 @@ func matchMatrixHCFused(o *ir.Op, t *target.Target) string {
 // hcProduct is the product of streams with the rows of fn.
 type hcProduct struct {
 	hcPreShape
-	m     *target.MFMA
+	unit  *matrixUnit
 	t     int
 	parts Ref // f32 [pieces, tokens, width]: of each piece the products, and the sum of squares
 }
 
 func newHCProduct(l Lowering, s hcPreShape, t int) *hcProduct {
-	p := &hcProduct{hcPreShape: s, m: l.Target().MFMA(ir.BF16, ir.BF16, false), t: t}
+	p := &hcProduct{hcPreShape: s, unit: unitOf(l.Target()), t: t}
 	p.parts = l.Scratch(ir.F32, p.pieces()*t*p.width())
 	return p
 }
 
-func (p *hcProduct) pieces() int { return p.d / hcPiece }
+func (p *hcProduct) pieces() int { return p.d / p.piece() }
+
+// piece is the number of elements of each stream that a group multiplies.
+func (p *hcProduct) piece() int {
+	if p.unit.mma != nil {
+		return p.side() * mmaHCRun
+	}
+	return hcPiece
+}
 
 // squares is the column of the sum of squares, and width the number of columns.
 func (p *hcProduct) squares() int { return ceilDiv(p.mixes(), target.ResultRun) * target.ResultRun }
@@ -70,12 +77,18 @@ func (p *hcProduct) fnTiles() int { return ceilDiv(p.mixes(), target.MatrixTile)
 
 // launch emits the first launch. Operands in are those of streams, and fn; out are
 // what streams stores.
-func (p *hcProduct) launch(l Lowering, name string, work int64, in []Ref, fn Ref, out []Ref, streams hcStreams) {
+func (p *hcProduct) launch(l Lowering, name string, work int64, in []Ref, fn Ref, out []Ref, streams hcStreams, stream streamOfWarp) {
 	macs := p.work(p.t)
 	l.Launch(Launch{
-		Name: name, Spec: fmt.Sprintf("c%d d%d", p.c, p.d), Grid: p.pieces() * ceilDiv(p.t, target.MatrixTile), Work: work + macs, Flops: 2 * macs,
+		Name: name, Spec: fmt.Sprintf("c%d d%d", p.c, p.d), Grid: p.pieces() * ceilDiv(p.t, p.unit.cols), Work: work + macs, Flops: 2 * macs,
 		In: append(append([]Ref{}, in...), fn), Out: append(append([]Ref{}, out...), p.parts), Ints: []int{p.t},
 		Body: func(k *kernel.K, b []*kernel.Buf, ints []kernel.V) {
+			if p.unit.mma != nil {
+				p.warpBody(k, b[len(in)], b[len(b)-1], ints[0], func(row, element, of, own kernel.V) kernel.Vec {
+					return stream(k, b[:len(in)], b[len(in)+1:len(b)-1], row, element, of, own)
+				})
+				return
+			}
 			p.body(k, b[len(in)], b[len(b)-1], ints[0], func(row, element, own kernel.V) []kernel.Vec {
 				return streams(k, b[:len(in)], b[len(in)+1:len(b)-1], row, element, own)
 			})
@@ -126,7 +139,7 @@ func (p *hcProduct) body(k *kernel.K, fn, parts *kernel.Buf, tokens kernel.V, st
 		sum := k.ZeroVec(kernel.F32, target.ResultRun)
 		for s, x := range xs {
 			hi, lo := twoBF16(k, weights[t][s])
-			sum = multiplyWords(k, p.m, lo, x, multiplyWords(k, p.m, hi, x, sum))
+			sum = multiplyWords(k, p.unit.mfma, lo, x, multiplyWords(k, p.unit.mfma, hi, x, sum))
 		}
 		sums.StoreVec(place(wave, k.Int(t)), sum)
 	}
@@ -227,6 +240,8 @@ func lowerMatrixHCPre(l Lowering, o *ir.Op) error {
 	h := l.Buf(o.Args[0])
 	p.launch(l, "matrix_hc", 0, []Ref{h}, l.Buf(o.Args[1]), nil, func(k *kernel.K, in, _ []*kernel.Buf, token, element, _ kernel.V) []kernel.Vec {
 		return p.read(k, in[0], token, element)
+	}, func(k *kernel.K, in, _ []*kernel.Buf, token, element, stream, _ kernel.V) kernel.Vec {
+		return in[0].LoadVec(k.Add(k.Mul(k.Add(k.Mul(token, k.Int(p.c)), stream), k.Int(p.d)), element), matrixRun)
 	})
 	l.Launch(Launch{
 		Name: "hc_mix", Spec: s.spec(), Grid: t, Work: int64(t * s.c * s.d),
@@ -278,6 +293,12 @@ func lowerMatrixHCFused(l Lowering, o *ir.Op) error {
 			}
 		})
 		return streams
+	}, func(k *kernel.K, in, out []*kernel.Buf, token, element, stream, own kernel.V) kernel.Vec {
+		x := p.postStream(k, in, token, element, stream)
+		k.If(own, func() {
+			out[0].StoreVec(k.Add(k.Mul(k.Add(k.Mul(token, k.Int(c)), stream), k.Int(d)), element), x)
+		})
+		return x
 	})
 	block, spec := 0, fmt.Sprintf("%s,%g", s.spec(), rmsEps)
 	if len(out) == 5 {
@@ -285,10 +306,18 @@ func lowerMatrixHCFused(l Lowering, o *ir.Op) error {
 		spec = fmt.Sprintf("%s b%d", spec, block)
 	}
 	f, _ := codeFormatOf(ir.F8E4M3, l.Target())
+	groups, warps := t, p.warpMixes(l, block)
+	if warps {
+		groups *= 2
+	}
 	l.Launch(Launch{
-		Name: "hc_mix_norm", Spec: spec, Grid: t, Work: int64(t * d * (c + 2)),
+		Name: "hc_mix_norm", Spec: spec, Grid: groups, Work: int64(t * d * (c + 2)),
 		In: append([]Ref{p.parts, out[0]}, in[5:]...), Out: out[1:], Ints: []int{t},
 		Body: func(k *kernel.K, b []*kernel.Buf, ints []kernel.V) {
+			if warps {
+				p.warpMix(k, b, ints[0], rmsEps, f)
+				return
+			}
 			at := func(i, n int) *kernel.Buf { return b[i].At(k.Mul(k.Group(), k.Int(n))) }
 			hidden := at(5, d)
 			m := p.mixesOf(k, b[0], k.Group(), ints[0])

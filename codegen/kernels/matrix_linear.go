@@ -169,8 +169,9 @@ func (p *matrixLaunch) body(k *kernel.K, b []*kernel.Buf, m kernel.V) {
 		group, colTile = k.UDiv(colTile, k.Int(p.colTiles())), k.URem(colTile, k.Int(p.colTiles()))
 	}
 	m0 := k.Mul(k.URem(k.Group(), rowTiles), k.Int(p.tileRows()))
+	u := unitOf(p.t)
 	for r := range p.rows {
-		row := k.Add(m0, k.Add(k.And(k.Lane(), k.Int(target.MatrixTile-1)), k.Int(r*target.MatrixTile)))
+		row := k.Add(m0, k.Add(u.sub(k, k.Lane()), k.Int(r*u.cols)))
 		row = k.Select(k.Cmp(kernel.LT, row, m), row, k.Sub(m, k.Int(1)))
 		x.at = append(x.at, k.Add(k.Mul(row, k.Int(p.groups)), group))
 	}

@@ -20,7 +20,7 @@ func (p *matrixProduct) activations(l Lowering, x Ref, m, block int) matrixOpera
 		q := l.Scratch(ir.BF16, n)
 		actQuant(l, x, q, n, block)
 		return matrixOperand{x: q}
-	case p.w != ownCodes(p.t):
+	case p.t.MFMA(p.w, p.w, false) == nil:
 		q := matrixOperand{x: l.Scratch(ir.BF16, n)}
 		waveQuant(l, x, q, n)
 		return q

@@ -30,12 +30,15 @@ type routing struct {
 // single reports whether tiles have one pair each.
 func (r *routing) single() bool { return r.tokens <= maxSkinny }
 
-// rows is the number of pairs of a tile, in units of target.MatrixTile.
-func (r *routing) rows() int {
-	if r.single() || r.tokens*r.choices <= 2*target.MatrixTile*r.experts {
+// size is the number of pairs that a tile has room for.
+func (r *routing) size() int {
+	switch {
+	case r.single():
 		return 1
+	case r.tokens*r.choices <= 2*target.MatrixTile*r.experts:
+		return target.MatrixTile
 	}
-	return 4
+	return 4 * target.MatrixTile
 }
 
 func routingOf(l Lowering, o *ir.Op) *routing {
@@ -46,7 +49,7 @@ func routingOf(l Lowering, o *ir.Op) *routing {
 		r.tiles = pairs
 		return r
 	}
-	size := r.rows() * target.MatrixTile
+	size := r.size()
 	r.tiles = r.experts + pairs/size
 	r.lists, r.counts = l.Scratch(ir.I32, r.experts*r.tokens), l.Scratch(ir.I32, r.experts)
 	r.expert, r.first = l.Scratch(ir.I32, r.tiles), l.Scratch(ir.I32, r.tiles)

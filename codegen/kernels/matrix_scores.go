@@ -21,11 +21,9 @@ const matrixScoreKeys = matrixWaves * matrixScoreSteps * target.MatrixTile
 // maxScoreWords bounds the registers that hold q.
 const maxScoreWords = 64
 
-func matchMatrixScores(o *ir.Op, t *target.Target) string {
+func matchMatrixScores(o *ir.Op, _ *target.Target) string {
 	q := dims(o.Args[0])
 	switch words := ceilDiv(q[1], target.MatrixTile) * q[2] / lanesPerRow / 2; {
-	case t.MFMA(ir.BF16, ir.BF16, false) == nil:
-		return "no matrix instructions on " + t.Name
 	case q[2]%(lanesPerRow*matrixRun) != 0:
 		return fmt.Sprintf("heads of %d elements are no multiple of %d", q[2], lanesPerRow*matrixRun)
 	case words > maxScoreWords:

@@ -8,15 +8,15 @@ import (
 	"github.com/kiln-project/kiln/ir"
 )
 
-// Products on matrix units. A group of four waves multiplies a tile: cols times 16
-// rows of w, the instruction's A, with rows times 16 rows of x, its B. K is cut into
-// pieces of matrixChunk; wave i sums pieces i, i+4, ..., and the waves' sums are
-// added in wave order. So a result's order of summation follows from K and the
-// target alone: tiles of all sizes give the same bits.
+// Products on matrix units. A group of waves multiplies a tile: cols times 16
+// rows of w, the instruction's A, with rows times the unit's columns of B, which are
+// rows of x. K is cut into pieces of matrixChunk; of n waves, wave i sums pieces i,
+// i+n, ..., and the waves' sums are added in wave order. So a result's order of
+// summation follows from K and the target alone: tiles of all sizes give the same bits.
 
 const (
 	matrixChunk = 128 // k that a wave multiplies at a time
-	matrixWaves = 4   // waves that share K
+	matrixWaves = 4   // waves of a group on AMD GPUs
 	matrixRun   = 8   // k of bf16 that a lane loads at a time, 16 bytes
 	lanesPerRow = target.MatrixLanes / target.MatrixTile
 )
@@ -28,7 +28,7 @@ type matrixProduct struct {
 	w          ir.DType // bf16, the target's 8-bit float, or f4e2m1
 	block      [2]int   // of w's scales; zero for none
 	codes      bool     // x is 8-bit codes with a scale for each matrixChunk, not bf16
-	rows, cols int      // of a tile, in units of target.MatrixTile
+	rows, cols int      // of a tile, in units of the matrix unit's columns and of target.MatrixTile
 	products   int      // weights that are multiplied at once
 	apart      bool     // each of them with rows of x of its own
 }
@@ -36,9 +36,6 @@ type matrixProduct struct {
 // matrixRefuses reports why no matrix product takes a weight whose last axes are
 // [n,k], or "".
 func matrixRefuses(t *target.Target, w ir.Type) string {
-	if t.MFMA(ir.BF16, ir.BF16, false) == nil {
-		return "no matrix instructions on " + t.Name
-	}
 	k := extent(w.Dims[w.Rank()-1])
 	if w.Quant == nil {
 		switch {
@@ -78,9 +75,13 @@ const maxSkinny = target.MatrixTile
 // tiles give more groups, as few as the chip needs. For more than the rows of a step
 // the operands' way to the registers counts, which large tiles need less often.
 func (p *matrixProduct) shape(m int) {
-	switch {
+	switch u := unitOf(p.t); {
 	case m <= maxSkinny:
-		p.rows, p.cols = 1, max(1, min(4, p.n/4096))
+		p.rows, p.cols = ceilDiv(min(m, maxSkinny), u.cols), max(1, min(4, p.n/4096))
+	case u.mma != nil && m <= 32:
+		p.rows, p.cols = 4, max(1, min(4, p.n/2048))
+	case u.mma != nil:
+		p.rows, p.cols = 8, max(1, min(2, p.n/2048))
 	case m <= 128:
 		p.rows, p.cols = 4, max(1, min(4, p.n/2048))
 	default:
@@ -92,7 +93,7 @@ func (p *matrixProduct) shape(m int) {
 }
 
 // tileRows and tileCols are the rows of x and of w of a tile.
-func (p *matrixProduct) tileRows() int { return p.rows * target.MatrixTile }
+func (p *matrixProduct) tileRows() int { return p.rows * unitOf(p.t).cols }
 func (p *matrixProduct) tileCols() int { return p.cols * target.MatrixTile }
 
 // colTiles is the number of tiles for all rows of w.
@@ -102,7 +103,7 @@ func (p *matrixProduct) spec() string {
 	return fmt.Sprintf("n%d k%d %s block%v codes%v tile%dx%d products%d", p.n, p.depth, p.w, p.block, p.codes, p.rows, p.cols, p.products)
 }
 
-// rowsOfX is how many times 16 rows of x a tile reads.
+// rowsOfX is how many times the unit's columns of rows of x a tile reads.
 func (p *matrixProduct) rowsOfX() int {
 	if p.apart {
 		return p.products * p.rows
@@ -138,7 +139,7 @@ type matrixWeight struct {
 // matrixRows is x in a kernel.
 type matrixRows struct {
 	x, scales *kernel.Buf
-	at        []kernel.V // for each 16 rows of the tile, and product if those are apart, which row of x this lane reads
+	at        []kernel.V // for each row of the tile's units, and product if those are apart, which row of x this lane reads
 }
 
 // run is how many consecutive k of a row of w a lane loads at once, 16 bytes.
@@ -157,25 +158,40 @@ const perLane = matrixChunk / lanesPerRow
 
 // skinny reports whether a tile is bound by reading w: waves are few then, and each
 // has as much of it under way as its registers hold.
-func (p *matrixProduct) skinny() bool { return p.rows == 1 }
+func (p *matrixProduct) skinny() bool { return p.tileRows() <= maxSkinny }
 
 // atOnce is how many chunks are loaded before the first is multiplied, of whole in
 // all: what some registers hold, and whole is a multiple of.
 func (p *matrixProduct) atOnce(whole int) int {
 	registers := 64
-	if p.skinny() {
+	if p.skinny() && !p.shared() {
 		registers = 128
 	}
 	x := perLane / 2
 	if p.codes {
 		x = perLane / 4
 	}
-	words := p.rowsOfX()*x + p.products*p.cols*perLane/p.run()*4
+	words := p.wordsOfW()
+	if !p.shared() {
+		words += p.rowsOfX() * x
+	}
 	n := max(1, min(registers/words, whole))
 	for whole%n != 0 {
 		n--
 	}
 	return n
+}
+
+// wordsOfW is how many words of w a lane has of a chunk.
+func (p *matrixProduct) wordsOfW() int {
+	return p.products * p.cols * unitOf(p.t).rows * perLane / p.run() * 4
+}
+
+// shared reports whether a tile is built so that two groups are on a processor of
+// NVIDIA's at a time, so that one loads while the other adds up its sums: a lane has half
+// of the registers then. It reads w first, and x, which is in a cache, as it needs it.
+func (p *matrixProduct) shared() bool {
+	return p.skinny() && unitOf(p.t).mma != nil && p.wordsOfW() <= 64
 }
 
 // multiply emits the product of a tile from row n0 of the weights on. done gets, in
@@ -184,15 +200,19 @@ func (p *matrixProduct) atOnce(whole int) int {
 // col+3 of the weights.
 func (p *matrixProduct) multiply(k *kernel.K, x matrixRows, ws []matrixWeight, n0 kernel.V, done func(row, col kernel.V, sums []kernel.Vec)) {
 	lane, wave := k.WaveLane(), k.Wave()
-	sub, group := k.And(lane, k.Int(target.MatrixTile-1)), k.LShr(lane, k.Int(4))
-	e := &matrixEmitter{matrixProduct: p, K: k, x: x, ws: ws}
+	u := unitOf(p.t)
+	sub, group := u.place(k, lane)
+	e := &matrixEmitter{matrixProduct: p, K: k, unit: u, x: x, ws: ws}
 	e.address(n0, sub, group)
 	for range p.products * p.rows * p.cols {
 		e.acc = append(e.acc, k.VecVar(k.ZeroVec(kernel.F32, target.ResultRun)))
 	}
+	if p.shared() {
+		k.Resident(2)
+	}
 	chunks := ceilDiv(p.depth, matrixChunk)
-	whole, rest := chunks/matrixWaves, chunks%matrixWaves
-	chunk := func(i kernel.V) kernel.V { return k.Add(k.Mul(i, k.Int(matrixWaves)), wave) }
+	whole, rest := chunks/u.waves, chunks%u.waves
+	chunk := func(i kernel.V) kernel.V { return k.Add(k.Mul(i, k.Int(u.waves)), wave) }
 	if whole > 0 {
 		step := p.atOnce(whole)
 		k.For(k.Int(0), k.Int(whole), step, func(i kernel.V) {
@@ -208,28 +228,33 @@ func (p *matrixProduct) multiply(k *kernel.K, x matrixRows, ws []matrixWeight, n
 	}
 	e.combine(wave, lane, func(tile kernel.V, sums []kernel.Vec) {
 		row, col := k.UDiv(tile, k.Int(p.cols)), k.URem(tile, k.Int(p.cols))
-		row = k.Add(k.Mul(row, k.Int(target.MatrixTile)), sub)
+		row = k.Add(k.Mul(row, k.Int(u.cols)), sub)
 		col = k.Add(k.Mul(col, k.Int(target.MatrixTile)), k.Mul(group, k.Int(target.ResultRun)))
 		done(row, k.Add(n0, col), sums)
 	})
 }
 
+// maxSumWords bounds the shared memory, in f32, of the sums that NVIDIA's warps, which
+// are twice as many, have in it at once; up to maxChoicesAtOnce products need it all.
+const maxSumWords = 40 << 10 / 4
+
 // matrixEmitter is the state of multiply.
 type matrixEmitter struct {
 	*matrixProduct
 	*kernel.K
-	x   matrixRows
-	ws  []matrixWeight
-	acc []*kernel.VecVar // by product, row and column of the tile
+	unit *matrixUnit
+	x    matrixRows
+	ws   []matrixWeight
+	acc  []*kernel.VecVar // by product, row and column of the tile
 
 	// Where this lane's elements of the first chunk and its scales are: those of x by
-	// row of the tile, those of w by product and column.
+	// row of the tile, those of w by product, column and which of the lane's rows.
 	xAt, xScale []kernel.V
-	wAt, wScale [][]kernel.V
+	wAt, wScale [][][]kernel.V
 	firstK      kernel.V // the first k in a chunk
 }
 
-// sum is the accumulator of a tile of 16 by 16.
+// sum is the accumulator of a tile of one unit.
 func (e *matrixEmitter) sum(product, row, col int) *kernel.VecVar {
 	return e.acc[(product*e.rows+row)*e.cols+col]
 }
@@ -249,73 +274,95 @@ func (e *matrixEmitter) address(n0, sub, group kernel.V) {
 		rows, scaleRows := e.Mul(w.index, e.Int(e.n)), e.Mul(w.index, e.Int(ceilDiv(e.n, max(1, e.block[0]))))
 		for c := range e.cols {
 			from := e.Add(n0, e.Int(c*target.MatrixTile))
-			row := last(e.Add(from, sub))
-			e.wAt[p] = append(e.wAt[p], e.Add(e.Mul(e.Add(rows, row), e.Int(e.depth)), e.firstK))
-			switch e.w {
-			case ir.BF16:
-			case ir.F4E2M1: // a lane's elements of a chunk are one block
-				e.wScale[p] = append(e.wScale[p], e.Add(e.Mul(e.Add(scaleRows, row), e.Int(e.scaleCols())), group))
-			default:
-				block := e.UDiv(last(from), e.Int(e.block[0]))
-				e.wScale[p] = append(e.wScale[p], e.Mul(e.Add(scaleRows, block), e.Int(e.scaleCols())))
+			var at, scale []kernel.V
+			for i := range e.unit.rows {
+				row := e.Add(from, sub)
+				if i > 0 {
+					row = e.Add(row, e.Int(i*target.MatrixTile/e.unit.rows))
+				}
+				row = last(row)
+				at = append(at, e.Add(e.Mul(e.Add(rows, row), e.Int(e.depth)), e.firstK))
+				if e.w == ir.F4E2M1 { // a lane's elements of a chunk are one block
+					scale = append(scale, e.Add(e.Mul(e.Add(scaleRows, row), e.Int(e.scaleCols())), group))
+				}
 			}
+			if e.w != ir.BF16 && e.w != ir.F4E2M1 { // one for all rows
+				block := e.UDiv(last(from), e.Int(e.block[0]))
+				scale = append(scale, e.Mul(e.Add(scaleRows, block), e.Int(e.scaleCols())))
+			}
+			e.wAt[p], e.wScale[p] = append(e.wAt[p], at), append(e.wScale[p], scale)
 		}
 	}
 }
 
 // matrixLoads is what a lane reads of a chunk.
 type matrixLoads struct {
-	x      [][]kernel.Vec   // by row of the tile: vectors of 16 bytes
-	xScale []kernel.V       // by row
-	w      [][][]kernel.Vec // by product and column
-	wScale [][]kernel.V
+	x      [][]kernel.Vec     // by row of the tile: vectors of 16 bytes
+	xScale []kernel.V         // by row
+	w      [][][][]kernel.Vec // by product, column and which of the lane's rows
+	wScale [][][]kernel.V
 }
 
 // chunks adds the products of some chunks, which are all read first.
 func (e *matrixEmitter) chunks(list []kernel.V) {
 	loads := make([]matrixLoads, len(list))
+	late := e.shared()
 	for i, c := range list {
-		loads[i] = e.load(c)
+		e.loadW(c, &loads[i])
+		if !late {
+			e.loadX(c, &loads[i])
+		}
 	}
 	if e.skinny() {
 		e.InOrder()
 	}
-	for i := range loads {
+	for i, c := range list {
+		if late {
+			e.loadX(c, &loads[i])
+		}
 		e.add(&loads[i])
 	}
 }
 
-func (e *matrixEmitter) load(chunk kernel.V) matrixLoads {
-	var out matrixLoads
-	k0 := e.Mul(chunk, e.Int(matrixChunk))
-	read := func(b *kernel.Buf, at kernel.V, k, n int) kernel.Vec {
-		offset := e.Add(k0, e.Int(k))
-		if e.depth%matrixChunk == 0 {
-			return b.LoadVec(e.Add(at, offset), n)
-		}
-		in := e.Cmp(kernel.LT, e.Add(e.firstK, offset), e.Int(e.depth))
-		return b.LoadVecIf(in, e.Add(at, offset), n)
+// read is n elements of a row from k of a chunk on, which begins at k0.
+func (e *matrixEmitter) read(b *kernel.Buf, at, k0 kernel.V, k, n int) kernel.Vec {
+	offset := e.Add(k0, e.Int(k))
+	if e.depth%matrixChunk == 0 {
+		return b.LoadVec(e.Add(at, offset), n)
 	}
-	run := e.run()
+	in := e.Cmp(kernel.LT, e.Add(e.firstK, offset), e.Int(e.depth))
+	return b.LoadVecIf(in, e.Add(at, offset), n)
+}
+
+func (e *matrixEmitter) loadW(chunk kernel.V, out *matrixLoads) {
+	k0, run := e.Mul(chunk, e.Int(matrixChunk)), e.run()
 	for p, w := range e.ws {
 		out.w, out.wScale = append(out.w, nil), append(out.wScale, nil)
-		for c, at := range e.wAt[p] {
-			var row []kernel.Vec
-			for i := range perLane / run {
-				row = append(row, read(w.rows, at, i*run*lanesPerRow, run))
+		for c := range e.wAt[p] {
+			var rows [][]kernel.Vec
+			var scales []kernel.V
+			for _, at := range e.wAt[p][c] {
+				var row []kernel.Vec
+				for i := range perLane / run {
+					row = append(row, e.read(w.rows, at, k0, i*run*lanesPerRow, run))
+				}
+				rows = append(rows, row)
 			}
-			out.w[p] = append(out.w[p], row)
-			if e.w == ir.BF16 {
-				continue
+			for _, at := range e.wScale[p][c] {
+				s := e.Add(at, e.UDiv(k0, e.Int(e.block[1])))
+				if e.scaledMFMA() != nil {
+					scales = append(scales, w.scales.Bytes().Load(s))
+				} else {
+					scales = append(scales, w.scales.Load(s))
+				}
 			}
-			s := e.Add(e.wScale[p][c], e.UDiv(k0, e.Int(e.block[1])))
-			if e.scaledMFMA() != nil {
-				out.wScale[p] = append(out.wScale[p], w.scales.Bytes().Load(s))
-			} else {
-				out.wScale[p] = append(out.wScale[p], w.scales.Load(s))
-			}
+			out.w[p], out.wScale[p] = append(out.w[p], rows), append(out.wScale[p], scales)
 		}
 	}
+}
+
+func (e *matrixEmitter) loadX(chunk kernel.V, out *matrixLoads) {
+	k0, run := e.Mul(chunk, e.Int(matrixChunk)), e.run()
 	n := matrixRun
 	if e.codes {
 		n = run
@@ -323,7 +370,7 @@ func (e *matrixEmitter) load(chunk kernel.V) matrixLoads {
 	for r, at := range e.xAt {
 		var row []kernel.Vec
 		for i := 0; i < perLane; i += n {
-			row = append(row, read(e.x.x, at, i/run*run*lanesPerRow+i%run, n))
+			row = append(row, e.read(e.x.x, at, k0, i/run*run*lanesPerRow+i%run, n))
 		}
 		out.x = append(out.x, row)
 		if !e.codes {
@@ -336,11 +383,17 @@ func (e *matrixEmitter) load(chunk kernel.V) matrixLoads {
 			out.xScale = append(out.xScale, e.x.scales.Load(s))
 		}
 	}
-	return out
 }
 
 // add adds the products of a chunk to the sums.
 func (e *matrixEmitter) add(l *matrixLoads) {
+	if e.apartByHalves() {
+		for _, row := range l.x {
+			for i, x := range row {
+				row[i] = e.BF16Apart(x)
+			}
+		}
+	}
 	for p := range e.ws {
 		for c := range e.cols {
 			w := l.w[p][c]
@@ -354,53 +407,55 @@ func (e *matrixEmitter) add(l *matrixLoads) {
 	}
 }
 
-// asBF16 is what a lane read of a row of w as bf16, in vectors of matrixRun; e2m1
+// apartByHalves reports whether e2m1 codes become bf16 in another order than they have,
+// which is then that of x too: each eight of them as kernel.K.BF16Apart has them.
+func (e *matrixEmitter) apartByHalves() bool { return e.unit.mma != nil && e.w == ir.F4E2M1 }
+
+// asBF16 is what a lane read of its rows of w as bf16, in vectors of matrixRun; e2m1
 // with its scale.
-func (e *matrixEmitter) asBF16(l *matrixLoads, product, col int) []kernel.Vec {
-	var out []kernel.Vec
-	for _, x := range l.w[product][col] {
-		switch e.w {
-		case ir.BF16:
-			out = append(out, x)
-			continue
-		case ir.F4E2M1:
-			x = e.E2M1ToBF16(x, l.wScale[product][col])
-		default:
-			x = e.CodesToBF16(x, e.w)
-		}
-		for i := 0; i < x.Len(); i += matrixRun / 2 {
-			out = append(out, e.Part(x, i, matrixRun/2))
+func (e *matrixEmitter) asBF16(l *matrixLoads, product, col int) [][]kernel.Vec {
+	var out [][]kernel.Vec
+	for r, row := range l.w[product][col] {
+		out = append(out, nil)
+		for _, x := range row {
+			switch {
+			case e.w == ir.BF16:
+				out[r] = append(out[r], x)
+				continue
+			case e.apartByHalves():
+				x = e.E2M1Apart(x, l.wScale[product][col][r])
+			case e.w == ir.F4E2M1:
+				x = e.E2M1ToBF16(x, l.wScale[product][col][r])
+			default:
+				x = e.CodesToBF16(x, e.w)
+			}
+			for i := 0; i < x.Len(); i += matrixRun / 2 {
+				out[r] = append(out[r], e.Part(x, i, matrixRun/2))
+			}
 		}
 	}
 	return out
 }
 
-func (e *matrixEmitter) addTile(l *matrixLoads, product, row, col int, w []kernel.Vec) {
+// addTile adds a tile of one unit; w is what the lane has of its rows of w.
+func (e *matrixEmitter) addTile(l *matrixLoads, product, row, col int, w [][]kernel.Vec) {
 	sum, rowOfX := e.sum(product, row, col), e.rowOfX(product, row)
 	x := l.x[rowOfX]
 	if m := e.scaledMFMA(); m != nil {
-		sum.Set(e.MMAScaled(m, e.Join(w[0], w[1]), e.Join(x[0], x[1]), sum.Get(), l.wScale[product][col], l.xScale[rowOfX]))
+		sum.Set(e.MMAScaled(m, e.Join(w[0][0], w[0][1]), e.Join(x[0], x[1]), sum.Get(), l.wScale[product][col][0], l.xScale[rowOfX]))
 		return
 	}
-	format := ir.BF16
-	if e.codes {
-		format = e.w
-	}
-	m := e.t.MFMA(format, format, false)
-	words := int(format.Bytes(m.PerLane())) / 4
 	// 8-bit weights: a chunk is summed, then scaled.
 	scaled := e.w != ir.BF16 && e.w != ir.F4E2M1
 	part := sum.Get()
 	if scaled {
 		part = e.ZeroVec(kernel.F32, target.ResultRun)
 	}
-	for i := range w {
-		for from := 0; from < w[i].Len(); from += words {
-			part = e.MMA(m, e.Part(w[i], from, words), e.Part(x[i], from, words), part)
-		}
+	for i := range w[0] {
+		part = e.multiplyRun(w, x[i], i, part)
 	}
 	if scaled {
-		s := l.wScale[product][col]
+		s := l.wScale[product][col][0]
 		part = e.MapVec(func(v ...kernel.V) kernel.V {
 			if e.codes { // two factors: their product may leave f32's range
 				v[0] = e.Mul(v[0], l.xScale[rowOfX])
@@ -411,16 +466,38 @@ func (e *matrixEmitter) addTile(l *matrixLoads, product, row, col int, w []kerne
 	sum.Set(part)
 }
 
+// multiplyRun adds the product of vector i of the lane's rows of w and what it has of x
+// there.
+func (e *matrixEmitter) multiplyRun(w [][]kernel.Vec, x kernel.Vec, i int, c kernel.Vec) kernel.Vec {
+	if e.codes {
+		m := e.t.MFMA(e.w, e.w, false)
+		words := int(e.w.Bytes(m.PerLane())) / 4
+		for from := 0; from < x.Len(); from += words {
+			c = e.MMA(m, e.Part(w[0][i], from, words), e.Part(x, from, words), c)
+		}
+		return c
+	}
+	var a []kernel.Vec
+	for _, row := range w {
+		a = append(a, row[i])
+	}
+	return e.unit.multiply(e.K, a, x, c)
+}
+
 // combine adds the waves' sums, in wave order, and has done finish the tiles, each
 // in one wave.
 func (e *matrixEmitter) combine(wave, lane kernel.V, done func(tile kernel.V, sums []kernel.Vec)) {
 	tiles := e.rows * e.cols
-	slots := min(tiles, matrixWaves)
-	shared := e.Shared(ir.F32, matrixWaves*slots*e.products*target.MatrixLanes*target.ResultRun)
-	// place is where a lane's sum of a wave is.
+	waves := e.unit.waves
+	slots := min(tiles, waves)
+	if e.unit.mma != nil {
+		slots = max(1, min(slots, maxSumWords/(waves*e.products*e.unit.sumWords())))
+	}
+	shared := e.Shared(ir.F32, waves*slots*e.products*e.unit.sumWords())
+	// place is where the sums of a wave are.
 	place := func(wave, slot kernel.V, product int) kernel.V {
 		at := e.Add(e.Mul(e.Add(e.Mul(wave, e.Int(slots)), slot), e.Int(e.products)), e.Int(product))
-		return e.Mul(e.Add(e.Mul(at, e.Int(target.MatrixLanes)), lane), e.Int(target.ResultRun))
+		return e.unit.sumPlace(e.K, at)
 	}
 	for first := 0; first < tiles; first += slots {
 		if first > 0 {
@@ -429,7 +506,7 @@ func (e *matrixEmitter) combine(wave, lane kernel.V, done func(tile kernel.V, su
 		for slot := range min(slots, tiles-first) {
 			for p := range e.products {
 				row, col := (first+slot)/e.cols, (first+slot)%e.cols
-				shared.StoreVec(place(wave, e.Int(slot), p), e.sum(p, row, col).Get())
+				e.unit.storeSum(e.K, shared, place(wave, e.Int(slot), p), lane, e.sum(p, row, col).Get())
 			}
 		}
 		e.Barrier()
@@ -437,8 +514,8 @@ func (e *matrixEmitter) combine(wave, lane kernel.V, done func(tile kernel.V, su
 			var sums []kernel.Vec
 			for p := range e.products {
 				var sum kernel.Vec
-				for w := range matrixWaves {
-					v := e.AsF32(shared.LoadVec(place(e.Int(w), wave, p), target.ResultRun))
+				for w := range waves {
+					v := e.unit.loadSum(e.K, shared, place(e.Int(w), wave, p), lane)
 					if w > 0 {
 						v = e.MapVec(func(v ...kernel.V) kernel.V { return e.Add(v[0], v[1]) }, sum, v)
 					}
@@ -448,7 +525,7 @@ func (e *matrixEmitter) combine(wave, lane kernel.V, done func(tile kernel.V, su
 			}
 			done(e.Add(wave, e.Int(first)), sums)
 		}
-		if n := min(slots, tiles-first); n < matrixWaves {
+		if n := min(slots, tiles-first); n < waves {
 			e.If(e.Cmp(kernel.LT, wave, e.Int(n)), finish)
 		} else {
 			finish()

@@ -11,11 +11,14 @@ import (
 func init() {
 	register(
 		&Form{Name: "swiglu", Op: "swiglu", Match: always, Lower: lowerSwiGLU},
-		&Form{Name: "expert_mfma", Op: "expert", Match: matchMatrixExpert, Lower: lowerMatrixExpert},
+		&Form{Name: "expert_mfma", Op: "expert", Match: onMFMA(matchMatrixExpert), Lower: lowerMatrixExpert},
+		&Form{Name: "expert_mma", Op: "expert", Match: onMMA(matchMatrixExpert), Lower: lowerMatrixExpert},
 		&Form{Name: "expert", Op: "expert", Match: matchExpert, Lower: lowerExpert},
-		&Form{Name: "moe_experts_mfma", Op: "moe_experts", Match: matchMatrixExpert, Lower: lowerMatrixMoE},
+		&Form{Name: "moe_experts_mfma", Op: "moe_experts", Match: onMFMA(matchMatrixExpert), Lower: lowerMatrixMoE},
+		&Form{Name: "moe_experts_mma", Op: "moe_experts", Match: onMMA(matchMatrixExpert), Lower: lowerMatrixMoE},
 		&Form{Name: "moe_experts", Op: "moe_experts", Match: matchExpert, Lower: lowerMoE},
-		&Form{Name: "moe_experts_add_mfma", Op: "moe_experts_add", Match: matchMatrixExpert, Lower: lowerMatrixMoE},
+		&Form{Name: "moe_experts_add_mfma", Op: "moe_experts_add", Match: onMFMA(matchMatrixExpert), Lower: lowerMatrixMoE},
+		&Form{Name: "moe_experts_add_mma", Op: "moe_experts_add", Match: onMMA(matchMatrixExpert), Lower: lowerMatrixMoE},
 		&Form{Name: "moe_experts_add", Op: "moe_experts_add", Match: matchExpert, Lower: lowerMoE},
 	)
 }

@@ -1,0 +1,99 @@
+package kernel
+
+import (
+	"github.com/kiln-project/kiln/codegen/target"
+	"github.com/llir/llvm/ir/types"
+	"github.com/llir/llvm/ir/value"
+)
+
+// Matrix products on NVIDIA's warps, and what makes bf16 of narrower weights there: no
+// instruction does, so the bits of a code are moved into a bf16, whose exponent a
+// multiplication makes right. A bf16 multiplication does not flush subnormal numbers.
+
+// WarpMMA is A B + C: a holds two words of each of the lane's two rows, b two of its
+// column, in the order that m's maps say; c and the result four f32. All lanes of the
+// warp must get here.
+func (k *K) WarpMMA(m *target.MMA, a, b, c Vec) Vec {
+	if m == nil || a.t != I32 || a.n != 4 || b.t != I32 || b.n != 2 || c.t != F32 || c.n != 4 {
+		k.fail("product of a warp on %s: of %d and %d words, added to %d %v; want 4, 2, and 4 f32", k.T.Name, a.n, b.n, c.n, c.t)
+		return c
+	}
+	var args []value.Value
+	for _, x := range []Vec{a, b, c} {
+		for i := range x.n {
+			args = append(args, k.raw(k.At(x, i)))
+		}
+	}
+	out := k.intrinsic(m.Intrinsic, types.NewStruct(types.Float, types.Float, types.Float, types.Float), args...)
+	sums := make([]V, c.n)
+	for i := range sums {
+		sums[i] = V{t: F32, v: k.b.NewExtractValue(out, uint64(i))}
+	}
+	return k.MakeVec(sums...)
+}
+
+// mulBF16 multiplies two bf16 numbers of a word with two others.
+func (k *K) mulBF16(x, y V) V {
+	pair := func(x V) value.Value { return k.b.NewBitCast(k.raw(x), types.NewVector(2, bfloat)) }
+	return V{t: I32, v: k.b.NewBitCast(k.b.NewFMul(pair(x), pair(y)), types.I32)}
+}
+
+// pow2BF16 is a word with 2^e twice.
+func (k *K) pow2BF16(e int) V {
+	half := (e + 127) << 7
+	return k.Int32(half<<16 | half)
+}
+
+// e4m3ToBF16 is CodesToBF16 on NVIDIA's GPUs. Exponents of e4m3 are 120 lower in a bf16.
+func (k *K) e4m3ToBF16(x Vec) Vec {
+	unit := k.pow2BF16(120)
+	var out []V
+	for i := range x.n {
+		for half := range 2 { // two codes, each the upper byte of a half
+			zero, which := k.Int32(0), 0x01040004+half*0x02000200
+			p := k.perm(zero, k.At(x, i), which)
+			v := k.Or(k.And(p, k.Int32(-0x7FFF8000)), k.And(k.LShr(p, k.Int32(4)), k.Int32(0x07F007F0)))
+			out = append(out, k.mulBF16(v, unit))
+		}
+	}
+	return k.MakeVec(out...)
+}
+
+// E2M1Apart is packed e2m1 codes, eight to a word, times scale, a power of two, as
+// bf16 numbers, two to a word: code i of a word beside code i+4, as BF16Apart lays
+// bf16 numbers out. It is exact where the product is within bf16's exponents. NVIDIA
+// GPUs only.
+func (k *K) E2M1Apart(x Vec, scale V) Vec {
+	if k.T.Kind != target.NVPTX {
+		k.fail("e2m1 to bf16 by halves: not on %s", k.T.Name)
+		return x
+	}
+	unit, both := k.pow2BF16(126), k.UpperHalves(k.Bits(scale), k.Bits(scale))
+	var out []V
+	for i := range x.n {
+		word := k.At(x, i)
+		for j := range 4 {
+			p := word // code j in the upper bits of a half, code j+4 in those of the other
+			if j < 3 {
+				p = k.Shl(word, k.Int32(12-4*j))
+			}
+			v := k.Or(k.And(p, k.Int32(-0x7FFF8000)), k.And(k.LShr(p, k.Int32(6)), k.Int32(0x01C001C0)))
+			out = append(out, k.mulBF16(k.mulBF16(v, unit), both))
+		}
+	}
+	return k.MakeVec(out...)
+}
+
+// BF16Apart is eight bf16 numbers, number i beside number i+4. GPU only.
+func (k *K) BF16Apart(x Vec) Vec {
+	if x.n != 4 {
+		k.fail("%d words of bf16, want 4", x.n)
+		return x
+	}
+	var out []V
+	for i := range 2 {
+		lo, hi := k.At(x, i), k.At(x, i+2)
+		out = append(out, k.LowerHalves(lo, hi), k.UpperHalves(lo, hi))
+	}
+	return k.MakeVec(out...)
+}

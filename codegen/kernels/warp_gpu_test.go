@@ -1,0 +1,59 @@
+//go:build gpu
+
+package kernels_test
+
+import (
+	"flag"
+	"os"
+	"testing"
+
+	"github.com/kiln-project/kiln/codegen"
+	"github.com/kiln-project/kiln/runtime/cuda"
+	"github.com/kiln-project/kiln/runtime/device"
+	"github.com/kiln-project/kiln/runtime/device/devicetest"
+)
+
+var (
+	record  = flag.Bool("record", false, "compile what tests of warps run, for -objects, and run nothing")
+	objects = flag.String("objects", "", "folder of what was recorded: tests of warps run it on GPU 0")
+)
+
+func init() { onGPU, recordOnly = buildGPU, func() bool { return *record } }
+
+// buildGPU needs LLVM with -record, and a GPU without.
+func buildGPU(t testing.TB, u *codegen.Unit) *device.Model {
+	t.Helper()
+	if *record {
+		tools, c := compiler(t)
+		if err := os.MkdirAll(*objects, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		compiled := &codegen.Compiler{Tools: tools, LLVM: c, Cache: codegen.OpenCache(*objects + ".cache")}
+		if _, err := devicetest.Record(*objects, compiled.Compile)(t.Context(), u); err != nil {
+			t.Fatal(err)
+		}
+		return nil
+	}
+	code, err := devicetest.Stored(*objects)(t.Context(), u)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := cuda.Open(cuda.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	gpu, err := l.OpenDevice(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dev, err := cuda.OpenForPlans(gpu, cuda.PlanOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { dev.Close() })
+	m, err := device.NewModel(dev, code.Object, u.Module)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}

@@ -1,0 +1,242 @@
+package kernels_test
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/kiln-project/kiln/codegen/kernels"
+	"github.com/kiln-project/kiln/codegen/llvm"
+	"github.com/kiln-project/kiln/codegen/object"
+	"github.com/kiln-project/kiln/ir"
+	"github.com/kiln-project/kiln/ir/eval"
+)
+
+// warpOps are the ops with forms for NVIDIA's matrix units.
+var warpOps = []string{
+	"linear", "linear2", "linear3", "linear4", "grouped_linear", "block_linear", "split_linear", "expert", "moe_experts", "moe_experts_add", "gate", "hash_gate",
+	"hc_pre", "hc_fused", "hc_fused_quant", "sparse_attention", "indexer_scores",
+}
+
+// warpTiles are row counts with all sizes of tiles.
+var warpTiles = []int{8, 16, 17, 40}
+
+// TestWarps runs forms for NVIDIA's matrix units, as LLVM gets them, on simulated
+// warps: some of the cases of TestComposites, and those about the tiles of matrix units.
+func TestWarps(t *testing.T) {
+	ran := 0
+	for _, op := range warpOps {
+		def, err := ir.Lookup(op)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, v := range []struct {
+			what string
+			fill func(c *cases)
+		}{{"", composites[op]}, {"tiles", matrixCases}} {
+			if v.what == "tiles" && !tiled[op] {
+				continue
+			}
+			t.Run(strings.TrimSpace(op+" "+v.what), func(t *testing.T) {
+				ran++
+				c := &cases{batch: newBatch(t), r: rand.New(rand.NewPCG(compositeSeed, 11)), def: def, positive: v.what == "tiles"}
+				if onGPU == nil && !long { // simulated warps are slow
+					c.every, c.counts = 2*max(1, emulatedEvery[op]), warpTiles
+					if v.what == "tiles" {
+						c.every = 4
+					}
+				}
+				v.fill(c)
+				c.takeLiberty(op + "_mma")
+				c.run("sm_90")
+			})
+		}
+	}
+	if ran < len(warpOps) { // -run chose
+		return
+	}
+	for _, op := range kernels.Ops() {
+		for _, f := range kernels.For(op) {
+			if strings.HasSuffix(f.Name, "_mma") && !warpForms[f.Name] {
+				t.Errorf("form %s of %s did not run", f.Name, op)
+			}
+		}
+	}
+}
+
+// TestMatrixFormsWarps is TestMatrixFormsEmulated for NVIDIA's matrix units.
+func TestMatrixFormsWarps(t *testing.T) {
+	for _, m := range matrixFormCases {
+		t.Run(m.op, func(t *testing.T) {
+			def, err := ir.Lookup(m.op)
+			if err != nil {
+				t.Fatal(err)
+			}
+			c := &cases{batch: newBatch(t), r: rand.New(rand.NewPCG(compositeSeed, 11)), def: def}
+			m.fill(c)
+			form := m.op + "_mma"
+			c.takeLiberty(form)
+			c.runEmulated("sm_90", form, m.set)
+		})
+	}
+}
+
+// warpRows are row counts about all tiles of NVIDIA's matrix units.
+var warpRows = []int{1, 2, 3, 7, 8, 15, 16, 17, 63, 64, 65, 255, 256, 1000}
+
+// TestWarpRows runs products of as many rows, and with K of the models, on a GPU: it is
+// too much for simulated warps, which take the counts that cross a tile of few rows.
+func TestWarpRows(t *testing.T) {
+	for _, op := range warpOps {
+		def, err := ir.Lookup(op)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range warpRows {
+			if onGPU == nil && (m != 2 && m != 8 || !long) {
+				continue
+			}
+			t.Run(fmt.Sprintf("%s/%d", op, m), func(t *testing.T) {
+				c := &cases{batch: newBatch(t), r: rand.New(rand.NewPCG(compositeSeed, uint64(m))), def: def, positive: tiled[op], counts: []int{m}}
+				matrixCases(c)
+				c.wide(m)
+				if len(c.what) == 0 {
+					t.Skip("no case of so many rows")
+				}
+				c.takeLiberty(op + "_mma")
+				for i := range c.limit {
+					if steps[op] != 0 {
+						c.limit[i] = limit{cos: steps[op]}
+					}
+				}
+				c.run("sm_90")
+			})
+		}
+	}
+}
+
+// steps are ops that round between their sums, with limits of 1 - cosine: of as many
+// results as TestWarpRows has, some come of a number that was rounded the other way.
+// TestWarps holds them to the op table's limits.
+var steps = map[string]float64{"expert": 1e-5, "moe_experts": 1e-5, "moe_experts_add": 1e-5, "hc_fused_quant": 1e-5, "indexer_scores": 1e-5}
+
+// wide has cases of m rows with the K, heads and streams of the models.
+func (c *cases) wide(m int) {
+	const n = 40
+	for _, k := range []int{4096, 7168} {
+		switch c.def.Name {
+		case "linear":
+			c.add(ir.A("to", ir.BF16), c.bf16(1, m, k), c.bf16(1, n, k))
+		case "block_linear":
+			x := c.bf16(1, m, k)
+			c.add(ir.A("act_block", 128), x, c.w8(n, k))
+			c.add(ir.A("act_block", 128), x, c.w4(n, k))
+		case "hc_pre", "hc_fused", "hc_fused_quant":
+			if m <= 65 {
+				c.hcTokens(4, k, m)
+			}
+		}
+	}
+	switch c.def.Name {
+	case "hc_pre", "hc_fused", "hc_fused_quant":
+		if m > 65 {
+			c.hcTokens(4, 256, m)
+		}
+	case "sparse_attention":
+		heads, keys := 64, 640
+		if m > 8 {
+			heads, keys = 16, 130
+		}
+		if m <= 256 {
+			kv, own := c.bf16(1, 2000, 512), c.bf16(1, 50, 512)
+			q, sink := c.bf16(1, m, heads, 512), c.f32(1, heads)
+			c.add(ir.A("scale", math.Pow(512, -0.5)), q, sink, kv, c.rows(2000, m, keys), own, without(c.rows(50, m, 9)))
+		}
+	case "indexer_scores":
+		if m <= 256 {
+			c.add(nil, c.bf16(1, m, 64, 128), c.bf16(1, m, 64), c.bf16(1, 900, 128), c.rows(900, m, 150))
+		}
+	}
+}
+
+// TestWarpRowsAlone: the bits of a row do not depend on the rows beside it.
+func TestWarpRowsAlone(t *testing.T) {
+	const rows, n, k = 65, 33, 1152
+	for _, name := range []string{"bf16", "w8", "w4"} {
+		t.Run(name, func(t *testing.T) {
+			c := &cases{batch: newBatch(t), r: rand.New(rand.NewPCG(7, 3))}
+			x := c.bf16(1, rows, k)
+			op, attrs, w := "block_linear", ir.A("act_block", 128), (*eval.Tensor)(nil)
+			switch name {
+			case "bf16":
+				op, attrs, w = "linear", ir.A("to", ir.F32), c.bf16(1, n, k)
+			case "w8":
+				w = c.w8(n, k)
+			case "w4":
+				w = c.w4(n, k)
+			}
+			few := x.Clone() // its first rows
+			few.Shape, few.F = []int{3, k}, few.F[:3*k]
+			c.batch.op(op, attrs, exact, x, w)
+			c.batch.op(op, attrs, exact, few, w)
+			c.batch.op(op, attrs, exact, row(t, x, rows-1), w)
+			if recordOnly() {
+				load(t, "sm_90", c.graph())
+				return
+			}
+			out := c.outputs("sm_90")
+			for i, at := range []int{0, 1, 2, rows - 1} {
+				got, of := "y1", i
+				if i == 3 {
+					got, of = "y2", 0
+				}
+				if d := exact.compare(row(t, out["y0"], at), row(t, out[got], of)); d != "" {
+					t.Errorf("row %d: %s", at, d)
+				}
+			}
+		})
+	}
+}
+
+// The ops of the models have forms for matrix units, whose code is loaded as it is:
+// nothing on a stack, nothing called, and no more shared memory than a launch has.
+func TestWarpForms(t *testing.T) {
+	for _, rows := range []int{3, 400} {
+		m := newMatrixOps(t, "sm_90")
+		m.step(rows)
+		m.models(rows)
+		u := m.unit()
+		for _, k := range u.Module.Kernels {
+			if !strings.HasSuffix(k.Form, "_mma") {
+				t.Errorf("%d rows: kernel of form %s", rows, k.Form)
+			}
+		}
+		texts, _ := compileMerged(t, u.Kernels, u.Target, llvm.Asm)
+		products := 0
+		for _, text := range texts {
+			p, err := object.ReadPTX(text)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, part := range strings.Split(string(text), "\n.visible ")[1:] {
+				name := ptxEntry.FindStringSubmatch("\n.visible " + part)[1]
+				if uses := strings.Contains(part, "mma.sync"); uses != strings.HasPrefix(name, "matrix_") {
+					t.Errorf("%d rows: %s uses matrix units: %v", rows, name, uses)
+				} else if uses {
+					products++
+				}
+				if e, err := p.Entry(name); err != nil || e.Shared > 48<<10 {
+					t.Errorf("%d rows: %s: %d bytes of shared memory (%v)", rows, name, e.Shared, err)
+				}
+				for _, line := range ptxCall.FindAllString(part, -1) {
+					t.Errorf("%d rows: %s: %s", rows, name, line)
+				}
+			}
+		}
+		if products < 15 {
+			t.Errorf("%d rows: %d kernels of products", rows, products)
+		}
+	}
+}

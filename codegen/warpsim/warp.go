@@ -1,0 +1,110 @@
+package warpsim
+
+import (
+	"fmt"
+
+	"github.com/kiln-project/kiln/codegen/target"
+)
+
+// everyLane is the mask of a whole warp.
+const everyLane = 1<<Warp - 1
+
+// all reports an operation of a whole warp that some lanes do not reach.
+func all(name string, active uint32) error {
+	if active != everyLane {
+		return fmt.Errorf("%s: lanes %#x of the warp are there, want all", name, active)
+	}
+	return nil
+}
+
+// warpCall is an intrinsic in which lanes have to do with each other, or nil.
+func warpCall(name string, to operand, args []operand) inst {
+	switch name {
+	case "llvm.nvvm.read.ptx.sreg.ctaid.x":
+		return each(to, func(w *warp, _, _ int) uint64 { return uint64(w.id) })
+	case "llvm.nvvm.read.ptx.sreg.tid.x":
+		return each(to, func(w *warp, lane, _ int) uint64 { return uint64(w.first + lane) })
+	case "llvm.nvvm.barrier.cta.sync.aligned.all":
+		return func(w *warp, active uint32) error {
+			if err := all("barrier", active); err != nil {
+				return err
+			}
+			return errBarrier
+		}
+	case "llvm.nvvm.shfl.sync.idx.i32":
+		return func(w *warp, active uint32) error {
+			if err := all("shuffle", active); err != nil {
+				return err
+			}
+			var x [Warp]uint64
+			for lane := range x {
+				x[lane] = args[1].get(w, int(args[2].get(w, lane, 0))%Warp, 0)
+			}
+			for lane := range x {
+				to.set(w, lane, 0, x[lane])
+			}
+			return nil
+		}
+	case "llvm.nvvm.vote.ballot.sync":
+		return func(w *warp, active uint32) error {
+			if err := all("vote", active); err != nil {
+				return err
+			}
+			var votes uint64
+			for lane := range Warp {
+				votes |= args[1].get(w, lane, 0) << lane
+			}
+			for lane := range Warp {
+				to.set(w, lane, 0, votes)
+			}
+			return nil
+		}
+	case matrix.Intrinsic:
+		return func(w *warp, active uint32) error {
+			if err := all("matrix product", active); err != nil {
+				return err
+			}
+			multiply(w, to, args)
+			return nil
+		}
+	}
+	return nil
+}
+
+var matrix = func() *target.MMA {
+	t := target.Target{Kind: target.NVPTX}
+	return t.MMA()
+}()
+
+// multiply is D = A B + C, where lanes hold what target.MMA's maps say. Products are
+// exact; how the hardware rounds their sum is not documented: here it is once.
+func multiply(w *warp, to operand, args []operand) {
+	const rows, cols, depth = 16, target.MMACols, 16
+	bf16, f32 := &typ{kind: float, bits: 16}, &typ{kind: float, bits: 32}
+	half := func(first, lane, e int) float64 {
+		word := args[first+e/2].get(w, lane, 0)
+		return toFloat(bf16, mask(word>>(16*(e%2)), 16))
+	}
+	var a [rows][depth]float64
+	var b [depth][cols]float64
+	for lane := range Warp {
+		for e := range 8 {
+			r, k := matrix.ElementA(lane, e)
+			a[r][k] = half(0, lane, e)
+		}
+		for e := range 4 {
+			k, c := matrix.ElementB(lane, e)
+			b[k][c] = half(4, lane, e)
+		}
+	}
+	for lane := range Warp {
+		for e := range 4 {
+			r, c := matrix.ElementD(lane, e)
+			sum := toFloat(f32, args[6+e].get(w, lane, 0))
+			for k := range depth {
+				sum += a[r][k] * b[k][c]
+			}
+			to.set(w, lane, e, fromFloat(f32, sum))
+		}
+	}
+}
