@@ -59,7 +59,16 @@ func within(what string, offset, n, size int64) error {
 // Write copies p into the buffer and waits until it is there. It does not wait
 // for the work of streams.
 func (b *Buffer) Write(offset int64, p []byte) error {
-	return b.transfer(&b.device.lib.fn.CopyToDevice, offset, p, func(device, host uintptr) (to, from uintptr) { return device, host })
+	return b.device.Do(func() error {
+		err := b.transfer(&b.device.lib.fn.CopyToDevice, offset, p, func(device, host uintptr) (to, from uintptr) { return device, host })
+		if err != nil || len(p) == 0 {
+			return err
+		}
+		// The driver's call may return when it has p and the device has not (CUDA driver API,
+		// "API synchronization behavior"). It is done in order with the default stream, which
+		// our streams do not wait for.
+		return b.device.try(&b.device.lib.fn.StreamSync, defaultStream)
+	})
 }
 
 // Read copies a part of the buffer into p. It does not wait for the work of

@@ -18,6 +18,9 @@ type Stream struct {
 // (hipStreamNonBlocking, CU_STREAM_NON_BLOCKING).
 const streamNonBlocking = 1
 
+// defaultStream is the handle of the stream in which calls without one work.
+const defaultStream = 0
+
 // NewStream makes a stream.
 func (d *Device) NewStream() (*Stream, error) {
 	s := &Stream{}

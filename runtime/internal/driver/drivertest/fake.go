@@ -102,6 +102,7 @@ type Fake struct {
 	lost     int // code of every call, once it is not 0
 	dropped  int // launches that a capture still swallows
 	launches []Launch
+	pending  func() // a copy to a device that is still on its way, as drivers do small ones
 	problems []string
 	props    map[string]Layout // by the symbol that writes them
 	headers  Layout            // of what is equal in all versions

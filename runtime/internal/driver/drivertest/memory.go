@@ -2,6 +2,7 @@ package drivertest
 
 import (
 	"encoding/binary"
+	"slices"
 	"syscall"
 	"unsafe"
 
@@ -57,6 +58,7 @@ func (f *Fake) free(call string, address uintptr, host bool) int32 {
 		f.problem("%s: 0x%x is no allocation of this kind", call, address)
 		return codeInvalidValue
 	}
+	f.arrive() // freeing waits
 	delete(f.blocks, address)
 	if err := syscall.Munmap(b.bytes); err != nil {
 		return codeInvalidValue
@@ -97,12 +99,26 @@ func (c *callbacks) copyNow(device, n uintptr, do func(device []byte)) int32 {
 	if b == nil {
 		return codeInvalidValue
 	}
+	c.fake.arrive()
 	do(b)
 	return 0
 }
 
+// arrive ends what is on its way in the default stream.
+func (f *Fake) arrive() {
+	if f.pending != nil {
+		f.pending()
+		f.pending = nil
+	}
+}
+
+// HipMemcpyHtoD returns when it has the bytes. They arrive when somebody waits for the
+// default stream, and no other stream does.
 func (c *callbacks) HipMemcpyHtoD(to, from, n uintptr) int32 {
-	return c.copyNow(to, n, func(b []byte) { copy(b, bytesAt(from, int(n))) })
+	return c.copyNow(to, n, func(b []byte) {
+		p := slices.Clone(bytesAt(from, int(n)))
+		c.fake.pending = func() { copy(b, p) }
+	})
 }
 
 func (c *callbacks) HipMemcpyDtoH(to, from, n uintptr) int32 {
