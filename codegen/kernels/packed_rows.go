@@ -2,16 +2,29 @@ package kernels
 
 import (
 	"fmt"
+	"math"
 
 	"github.com/kiln-project/kiln/codegen/kernel"
+	"github.com/kiln-project/kiln/codegen/target"
 	"github.com/kiln-project/kiln/ir"
 )
 
 func init() {
 	register(
-		&Form{Name: "pack_rows", Op: "pack_rows", Match: matchFakeQuant, Lower: lowerPackRows},
+		&Form{Name: "pack_rows", Op: "pack_rows", Match: matchPackRows, Lower: lowerPackRows},
 		&Form{Name: "unpack_rows", Op: "unpack_rows", Match: always, Lower: lowerUnpackRows},
 	)
+}
+
+// matchPackRows: scales of the smallest blocks must be normal numbers, which
+// packRow's codes are multiplied with the inverses of.
+func matchPackRows(o *ir.Op, t *target.Target) string {
+	format, _ := ir.PackedResult(o)
+	f, _ := codeFormatOf(format.To, t)
+	if floor := o.Float("floor"); floor*f.stored/f.max < 0x1p-126 || floor > math.MaxFloat32 {
+		return fmt.Sprintf("floor %g: scales would be no normal numbers", floor)
+	}
+	return ""
 }
 
 // rowsOf is how the rows of operand i lie, packed or as d numbers of bf16.
@@ -45,13 +58,20 @@ func rowBytes(f ir.RowFormat) int64 {
 	return ir.BF16.Bytes(f.D)
 }
 
+// packedResult is the format of the op's result, and of its codes.
+func packedResult(o *ir.Op, t *target.Target) (ir.RowFormat, codeFormat) {
+	format, _ := ir.PackedResult(o)
+	f, _ := codeFormatOf(format.To, t)
+	f.floor = o.Float("floor")
+	return format, f
+}
+
 // lowerPackRows: one group per row.
 func lowerPackRows(l Lowering, o *ir.Op) error {
-	format, _ := ir.PackedResult(o)
-	f, _ := codeFormatOf(format.To, l.Target())
+	format, f := packedResult(o, l.Target())
 	n := product(dims(o.Args[0])) / format.D
 	l.Launch(Launch{
-		Name: "pack_rows", Spec: rowSpec(format), Grid: n, Work: int64(n * format.D * 8),
+		Name: "pack_rows", Spec: rowSpec(format) + fmt.Sprintf(" floor%g", f.floor), Grid: n, Work: int64(n * format.D * 8),
 		In: []Ref{l.Buf(o.Args[0])}, Out: []Ref{l.Buf(o.Results[0])},
 		Body: func(k *kernel.K, b []*kernel.Buf, _ []kernel.V) {
 			packRow(k, b[0].At(k.Mul(k.Group(), k.Int(format.D))), b[1].At(k.Mul(k.Group(), k.Int(format.Bytes()))), format, f)

@@ -19,8 +19,11 @@ func matchRopeRow(o *ir.Op, t *target.Target) string {
 	if why := matchHadamard(o, t); why != "" {
 		return why // the row lies in shared memory, as hadamard's
 	}
-	if o.DType("to") == ir.BF16 {
+	switch {
+	case o.DType("to") == ir.BF16:
 		return ""
+	case o.Bool("packed"):
+		return matchPackRows(o, t)
 	}
 	return matchFakeQuant(o, t)
 }
@@ -37,7 +40,7 @@ func lowerRopeRow(l Lowering, o *ir.Op) error {
 		in = append(in, l.Buf(o.Args[3]))
 	}
 	inverse, hadamard, to := o.Bool("inverse"), o.Bool("hadamard"), o.DType("to")
-	format, packed := ir.PackedResult(o)
+	packed := o.Bool("packed")
 	l.Launch(Launch{
 		Name: o.Def.Name, Spec: fmt.Sprintf("d%d pairs%d per%d%s", d, pairs, perToken, attrSpec(o)), Grid: n, Work: int64(n * d * 24),
 		In: in, Out: []Ref{l.Buf(o.Results[0])},
@@ -68,7 +71,7 @@ func lowerRopeRow(l Lowering, o *ir.Op) error {
 			y, from := b[len(b)-1].At(at), 0
 			switch {
 			case packed:
-				f, _ := codeFormatOf(to, k.T)
+				format, f := packedResult(o, k.T)
 				packRow(k, row, b[len(b)-1].At(k.Mul(k.Group(), k.Int(format.Bytes()))), format, f)
 				return
 			case to != ir.BF16:
