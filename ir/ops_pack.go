@@ -33,12 +33,25 @@ func (f RowFormat) Used() int { return f.Scales() + f.Dims/f.Block }
 // Bytes is the length of a row.
 func (f RowFormat) Bytes() int { return (f.Used() + rowAlign - 1) / rowAlign * rowAlign }
 
+// Elements is the format of a row's elements in memory: bytes or bf16.
+func (f RowFormat) Elements() DType {
+	if f.Packed() {
+		return U8
+	}
+	return BF16
+}
+
+// Width is the number of those elements.
+func (f RowFormat) Width() int {
+	if f.Packed() {
+		return f.Bytes()
+	}
+	return f.D
+}
+
 // Row is the type of rows in this format, n of them along each leading axis.
 func (f RowFormat) Row(n ...Dim) Type {
-	if !f.Packed() {
-		return T(BF16, append(n[:len(n):len(n)], Int(f.D))...)
-	}
-	return T(U8, append(n[:len(n):len(n)], Int(f.Bytes()))...)
+	return T(f.Elements(), append(n[:len(n):len(n)], Int(f.Width()))...)
 }
 
 // Attrs are the attributes that say how rows are packed.

@@ -110,6 +110,7 @@ type cases struct {
 	most     int  // if not 0: only cases with operands of so many elements
 	seen     int
 	recodes  map[*eval.Tensor]*eval.Tensor
+	packs    map[*eval.Tensor]*eval.Tensor
 }
 
 // op adds an op, unless its turn has not come.

@@ -190,7 +190,8 @@ func (c *batch) output(what string, l limit, v *ir.Value) {
 	c.what, c.limit = append(c.what, what), append(c.limit, l)
 }
 
-// op adds one op whose results are outputs.
+// op adds one op whose results are outputs, rows that it packs as the numbers they
+// stand for: as far as bytes may differ, they do by those.
 func (c *batch) op(op string, attrs ir.Attrs, l limit, args ...*eval.Tensor) {
 	c.t.Helper()
 	what := op
@@ -203,6 +204,9 @@ func (c *batch) op(op string, attrs ir.Attrs, l limit, args ...*eval.Tensor) {
 		what += fmt.Sprintf(" %s=%v", a.Key, a.Val)
 	}
 	for _, r := range c.b.Op(op, attrs, in...) {
+		if f, ok := ir.PackedResult(r.Op); ok {
+			r = c.b.Unpack(f, r)
+		}
 		c.output(what, l, r)
 	}
 	if err := c.b.Err(); err != nil {

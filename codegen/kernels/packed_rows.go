@@ -43,20 +43,8 @@ func rowSpec(f ir.RowFormat) string {
 	return fmt.Sprintf(" rows %s d%d n%d block%d", f.To, f.D, f.Dims, f.Block)
 }
 
-// rowElements is how many elements of its buffer a row is.
-func rowElements(f ir.RowFormat) int {
-	if f.Packed() {
-		return f.Bytes()
-	}
-	return f.D
-}
-
-func rowBytes(f ir.RowFormat) int64 {
-	if f.Packed() {
-		return int64(f.Bytes())
-	}
-	return ir.BF16.Bytes(f.D)
-}
+// rowBytes is the length of a row in memory.
+func rowBytes(f ir.RowFormat) int64 { return f.Elements().Bytes(f.Width()) }
 
 // packedResult is the format of the op's result, and of its codes.
 func packedResult(o *ir.Op, t *target.Target) (ir.RowFormat, codeFormat) {
@@ -143,7 +131,7 @@ type row struct {
 
 // rowAt is row number n, uniform, of a buffer.
 func rowAt(k *kernel.K, f ir.RowFormat, b *kernel.Buf, n kernel.V) row {
-	b = b.At(k.Mul(k.Convert(n, kernel.I64), k.Int(rowElements(f))))
+	b = b.At(k.Mul(k.Convert(n, kernel.I64), k.Int(f.Width())))
 	if !f.Packed() {
 		return row{k: k, format: f, rest: b}
 	}
