@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/kiln-project/kiln/ir"
@@ -170,7 +171,7 @@ func packedPools(t *testing.T, r *rand.Rand) *pools {
 // gives.
 func TestPackedPools(t *testing.T) {
 	p := packedPools(t, rand.New(rand.NewPCG(5, 6)))
-	for _, name := range bothHosts {
+	for _, name := range slices.Concat(bothHosts, bothChips) {
 		p.same(name)
 	}
 }
