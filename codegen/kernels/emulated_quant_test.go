@@ -89,8 +89,9 @@ func TestEmulatedQuantisation(t *testing.T) {
 		c.op("quantize", ir.A("to", ir.F8E4M3, "block", 128, "floor", 1e-4), exact, x)
 		c.op("block_linear", nil, exact, x, w) // the codes that matrix units take
 		c.op("block_linear", ir.A("act_block", 64), exact, x, w)
-		c.op("pack_rows", ir.A("to", ir.F8E4M3, "block", 64, "floor", 1e-4, "dims", 64), exact, x)
-		c.op("pack_rows", ir.A("to", ir.F4E2M1, "block", 32, "floor", 6*0x1p-126, "dims", 128), exact, x)
+		for _, f := range rowFormats[1:3] { // rows of 128
+			c.output("pack_rows to "+f.To.String(), exact, c.b.Unpack(f.RowFormat, c.b.Op1("pack_rows", packAttrs(f.RowFormat, f.floor), c.input(x))))
+		}
 		batches[name] = c
 	}
 	want, got := batches["emu:gfx950"].outputs("emu:gfx950"), batches["emu:gfx942"].outputs("emu:gfx942")

@@ -190,8 +190,8 @@ func (c *batch) output(what string, l limit, v *ir.Value) {
 	c.what, c.limit = append(c.what, what), append(c.limit, l)
 }
 
-// op adds one op whose results are outputs, rows that it packs as the numbers they
-// stand for: as far as bytes may differ, they do by those.
+// op adds one op whose results are outputs, rows that a composite packs as the numbers
+// they stand for: a rounding that went the other way is a step of a code.
 func (c *batch) op(op string, attrs ir.Attrs, l limit, args ...*eval.Tensor) {
 	c.t.Helper()
 	what := op
@@ -204,8 +204,10 @@ func (c *batch) op(op string, attrs ir.Attrs, l limit, args ...*eval.Tensor) {
 		what += fmt.Sprintf(" %s=%v", a.Key, a.Val)
 	}
 	for _, r := range c.b.Op(op, attrs, in...) {
-		if f, ok := ir.PackedResult(r.Op); ok {
-			r = c.b.Unpack(f, r)
+		if r.Op != nil && !r.Op.Def.Primitive() {
+			if f, ok := ir.PackedResult(r.Op); ok {
+				r = c.b.Unpack(f, r)
+			}
 		}
 		c.output(what, l, r)
 	}

@@ -64,7 +64,7 @@ func (c *cases) addPacked(attrs ir.Attrs, f ir.RowFormat, floor float64, tables 
 func packed(t testing.TB, f ir.RowFormat, floor float64, x *eval.Tensor) *eval.Tensor {
 	t.Helper()
 	c := newBatch(t)
-	c.output("pack_rows", exact, c.b.Op1("pack_rows", packAttrs(f, floor), c.input(x)))
+	c.op("pack_rows", packAttrs(f, floor), exact, x)
 	out, _ := c.want(c.graph())
 	return out["y0"]
 }
@@ -73,9 +73,6 @@ func packed(t testing.TB, f ir.RowFormat, floor float64, x *eval.Tensor) *eval.T
 func TestPackRows(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 4))
 	c := newBatch(t)
-	add := func(f ir.RowFormat, floor float64, x *eval.Tensor) {
-		c.output(fmt.Sprintf("pack_rows %+v %s", f, x.Type()), exact, c.b.Op1("pack_rows", packAttrs(f, floor), c.input(x)))
-	}
 	for _, f := range rowFormats {
 		for _, n := range []int{1, 3, 30} {
 			x := blocks(t, r, ir.BF16, f.Block, n, f.D)
@@ -84,9 +81,9 @@ func TestPackRows(t *testing.T) {
 					x.F[i] = 1
 				}
 			}
-			add(f.RowFormat, f.floor, x)
+			c.op("pack_rows", packAttrs(f.RowFormat, f.floor), exact, x)
 		}
-		add(f.RowFormat, f.floor, random(t, r, ordinary, ir.BF16, 2, 3, f.D))
+		c.op("pack_rows", packAttrs(f.RowFormat, f.floor), exact, random(t, r, ordinary, ir.BF16, 2, 3, f.D))
 	}
 	c.run(bothHosts...)
 }
