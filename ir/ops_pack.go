@@ -114,7 +114,7 @@ func (o *Op) wantRowsOf(i int, d Dim) error {
 // PackedOperand is the format of operand i, if it is packed rows.
 func PackedOperand(o *Op, i int) (RowFormat, bool) {
 	switch name := o.Def.Name; {
-	case name == "unpack_rows":
+	case name == "unpack_rows" && i == 0:
 		return o.rowFormat(o.Int("d")), true
 	case (name == "sparse_attention" && i >= 2 && i%2 == 0 || name == "indexer_scores" && i == 2) && o.Int("dims") > 0:
 		n, _ := o.Args[0].Type.Dims[2].Const()
@@ -169,19 +169,19 @@ func init() {
 		},
 		&OpDef{
 			Name: "unpack_rows", Group: "quant",
-			Doc:      "The numbers of rows that pack_rows packed, code * scale rounded to bf16.",
-			Operands: []OperandDef{{Name: "rows", Doc: "u8 [..,bytes]"}}, Results: []string{"x"},
+			Doc:      "The numbers of the chosen rows of those that pack_rows packed, code * scale rounded to bf16; index -1 gives zeros.",
+			Operands: []OperandDef{{Name: "rows", Doc: "u8 [R,bytes]"}, {Name: "index", Doc: "i32, any rank >= 1"}}, Results: []string{"x"},
 			Attrs: append(packed[:2:2], dims, AttrDef{Name: "d", Kind: AttrInt, Doc: "numbers of a row"}),
 			Infer: func(o *Op) ([]Type, error) {
 				x, f := o.Args[0].Type, o.rowFormat(o.Int("d"))
-				if err := firstErr(o.want(0, -1, U8), wantRows(x), f.check()); err != nil {
+				if err := firstErr(o.want(0, 2, U8), o.want(1, -1, I32), f.check()); err != nil {
 					return nil, err
 				}
-				last := x.Rank() - 1
-				if !x.Dims[last].Equal(Int(f.Bytes())) {
-					return nil, fmt.Errorf("operand rows is %s, want rows of %d bytes", x, f.Bytes())
+				index := o.Args[1].Type
+				if index.Rank() < 1 {
+					return nil, fmt.Errorf("operand index is %s, want rank >= 1", index)
 				}
-				return []Type{RowFormat{D: f.D}.Row(x.Dims[:last]...)}, nil
+				return []Type{RowFormat{D: f.D}.Row(index.Dims...)}, o.wantDims(0, x.Dims[0], Int(f.Bytes()))
 			},
 			Limit: Limit{Kind: Exact},
 		},
@@ -190,15 +190,21 @@ func init() {
 
 // gatherPacked is the rows of operand i of o that operand i+1 lists, as bf16 numbers.
 func (b *Builder) gatherPacked(o *Op, i int) *Value {
-	rows := b.Op1("gather_rows", nil, o.Args[i], o.Args[i+1])
 	f, packed := PackedOperand(o, i)
 	if !packed {
-		return rows
+		return b.Op1("gather_rows", nil, o.Args[i], o.Args[i+1])
 	}
-	return b.Unpack(f, rows)
+	return b.unpack(f, o.Args[i], o.Args[i+1])
 }
 
-// Unpack is packed rows as bf16 numbers.
+func (b *Builder) unpack(f RowFormat, rows, index *Value) *Value {
+	return b.Op1("unpack_rows", append(f.Attrs(), Attr{"d", f.D}), rows, index)
+}
+
+// Unpack is packed rows [..,bytes] as bf16 numbers [..,D].
 func (b *Builder) Unpack(f RowFormat, rows *Value) *Value {
-	return b.Op1("unpack_rows", append(f.Attrs(), Attr{"d", f.D}), rows)
+	n := rows.Type.Dims[:max(0, rows.Type.Rank()-1)]
+	all := product(n)
+	x := b.unpack(f, b.Reshape(rows, all, Int(f.Bytes())), b.Iota(0, all))
+	return b.Reshape(x, append(n[:len(n):len(n)], Int(f.D))...)
 }

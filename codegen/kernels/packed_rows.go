@@ -105,14 +105,22 @@ func packRow(k *kernel.K, x, y *kernel.Buf, format ir.RowFormat, f codeFormat) {
 // lowerUnpackRows: one group per row.
 func lowerUnpackRows(l Lowering, o *ir.Op) error {
 	format, _ := ir.PackedOperand(o, 0)
-	n := product(dims(o.Results[0])) / format.D
+	n, rows := product(dims(o.Args[1])), l.Buf(o.Args[0])
 	l.Launch(Launch{
 		Name: "unpack_rows", Spec: rowSpec(format), Grid: n, Work: int64(n * format.D * 8),
-		In: []Ref{l.Buf(o.Args[0])}, Out: []Ref{l.Buf(o.Results[0])},
-		Body: func(k *kernel.K, b []*kernel.Buf, _ []kernel.V) {
-			r, y := rowAt(k, format, b[0], k.Group()), b[1].At(k.Mul(k.Group(), k.Int(format.D)))
-			r.code = (*kernel.Buf).LoadAny // any byte: codes of NaN too
-			r.each(func(i, x kernel.V) { y.Store(i, x) })
+		In: []Ref{rows, l.Buf(o.Args[1])}, Out: []Ref{l.Buf(o.Results[0])}, Ints: []int{dims(o.Args[0])[0]},
+		Touched: map[Ref]int64{rows: int64(n) * rowBytes(format)},
+		Body: func(k *kernel.K, b []*kernel.Buf, ints []kernel.V) {
+			y := b[2].At(k.Mul(k.Group(), k.Int(format.D)))
+			ok, at := inRows(k, b[1].Load(k.Group()), ints[0])
+			k.If(ok, func() {
+				r := rowAt(k, format, b[0], at)
+				r.code = (*kernel.Buf).LoadAny // any byte: codes of NaN too
+				r.each(func(i, x kernel.V) { y.Store(i, x) })
+			})
+			k.If(k.Not(ok), func() {
+				k.Lanes(k.Int(format.D), func(i kernel.V) { y.Store(i, k.Float(0)) })
+			})
 		},
 	})
 	return nil

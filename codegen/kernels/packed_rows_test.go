@@ -93,8 +93,7 @@ func TestUnpackRows(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 5))
 	c := newBatch(t)
 	for _, f := range rowFormats {
-		c.op("unpack_rows", unpackAttrs(f.RowFormat), exact, random(t, r, patterns, ir.U8, 40, f.Bytes()))
-		c.op("unpack_rows", unpackAttrs(f.RowFormat), exact, random(t, r, patterns, ir.U8, 2, 1, f.Bytes()))
+		c.op("unpack_rows", unpackAttrs(f.RowFormat), exact, random(t, r, patterns, ir.U8, 40, f.Bytes()), rowsIn(t, r, 40, 3, 30))
 	}
 	for _, f := range []ir.RowFormat{{To: ir.F8E4M3, Block: 256, Dims: 256, D: 256}, {To: ir.F4E2M1, Block: 16, Dims: 16, D: 16}} {
 		all := blank(t, ir.T(ir.U8, ir.Int(256), ir.Int(f.Bytes())))
@@ -105,7 +104,7 @@ func TestUnpackRows(t *testing.T) {
 			}
 			row[f.Scales()] = int64(scale)
 		}
-		c.op("unpack_rows", unpackAttrs(f), exact, all)
+		c.output(fmt.Sprintf("all codes of %s", f.To), exact, c.b.Unpack(f, c.input(all)))
 	}
 	c.run(bothHosts...)
 }
@@ -121,7 +120,7 @@ func (p *pools) add(op string, attrs ir.Attrs, f ir.RowFormat, floor float64, ar
 	for _, i := range tables {
 		args[i] = packed(p.t, f, floor, args[i])
 		c := newBatch(p.t)
-		c.op("unpack_rows", unpackAttrs(f), exact, args[i])
+		c.output("unpack_rows", exact, c.b.Unpack(f, c.input(args[i])))
 		out, _ := c.want(c.graph())
 		asBF16[i] = out["y0"]
 	}

@@ -1,6 +1,8 @@
 package eval
 
 import (
+	"fmt"
+
 	"github.com/kiln-project/kiln/ir"
 	"github.com/kiln-project/kiln/ir/num"
 )
@@ -36,9 +38,18 @@ func makePackRows(op *ir.Op) (kernel, error) {
 func makeUnpackRows(op *ir.Op) (kernel, error) {
 	f, _ := ir.PackedOperand(op, 0)
 	decode := codeTable(f.To)
+	n := shapeOf(op.Args[0])[0]
 	return func(in, out []*Tensor) error {
-		for r := range len(out[0].F) / f.D {
-			x, y := in[0].I[r*f.Bytes():][:f.Bytes()], out[0].F[r*f.D:][:f.D]
+		for r, ix := range in[1].I {
+			if err := rowIndex(ix, n); err != nil {
+				return fmt.Errorf("index %d: %w", r, err)
+			}
+			y := out[0].F[r*f.D:][:f.D]
+			if ix < 0 {
+				clear(y)
+				continue
+			}
+			x := in[0].I[int(ix)*f.Bytes():][:f.Bytes()]
 			for i := range y[:f.Dims] {
 				at, shift, mask := i, 0, int64(0xFF)
 				if f.To == ir.F4E2M1 {

@@ -2,6 +2,7 @@ package eval
 
 import (
 	"math"
+	"slices"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -31,7 +32,15 @@ func packed(t rapid.TB, f ir.RowFormat, floor float64, x *Tensor) *Tensor {
 
 func unpacked(t rapid.TB, f ir.RowFormat, rows *Tensor) *Tensor {
 	t.Helper()
-	return apply1(t, "unpack_rows", append(f.Attrs(), ir.A("d", f.D)...), rows)
+	n := size(rows.Shape) / f.Bytes()
+	flat, index := rows.Clone(), zeroTensor(ir.I32, n)
+	flat.Shape = []int{n, f.Bytes()}
+	for i := range index.I {
+		index.I[i] = int64(i)
+	}
+	x := apply1(t, "unpack_rows", append(f.Attrs(), ir.A("d", f.D)...), flat, index)
+	x.Shape = append(rows.Shape[:len(rows.Shape)-1:len(rows.Shape)-1], f.D)
+	return x
 }
 
 // rowCode is code i of a row's bytes.
@@ -86,15 +95,22 @@ func packRowsProp(t *rapid.T) {
 
 func unpackRowsProp(t *rapid.T) {
 	f, _ := drawFormat(t)
-	shape := append(drawShape(t, 1, 2), f.Bytes())
-	rows, r := zeroTensor(ir.U8, shape...), drawRand(t)
+	rows, r := zeroTensor(ir.U8, rapid.IntRange(1, 5).Draw(t, "R"), f.Bytes()), drawRand(t)
 	for i := range rows.I {
 		rows.I[i] = int64(r.IntN(256))
 	}
+	index := drawRows(t, rapid.IntRange(1, 3).Draw(t, "N"), rapid.IntRange(1, 3).Draw(t, "L"), rows.Shape[0])
 	var want []float64
-	for n := 0; n < len(rows.I); n += f.Bytes() {
-		row := rows.I[n:][:f.Bytes()]
+	for _, n := range index.I {
+		var row []int64
+		if n >= 0 {
+			row = rows.I[int(n)*f.Bytes():][:f.Bytes()]
+		}
 		for i := range f.D {
+			if row == nil {
+				want = append(want, 0)
+				continue
+			}
 			if i >= f.Dims {
 				at := f.Dims*f.To.Bits()/8 + 2*(i-f.Dims)
 				want = append(want, float64(math.Float32frombits(uint32(row[at]|row[at+1]<<8)<<16)))
@@ -104,8 +120,8 @@ func unpackRowsProp(t *rapid.T) {
 			want = append(want, r16(codeValue(f.To, rowCode(f, row, i))*codeValue(ir.E8M0, scale)))
 		}
 	}
-	got := unpacked(t, f, rows)
-	wantShape(t, "unpack_rows", got, ir.BF16, append(shape[:len(shape)-1:len(shape)-1], f.D)...)
+	got := apply1(t, "unpack_rows", append(f.Attrs(), ir.A("d", f.D)...), rows, index)
+	wantShape(t, "unpack_rows", got, ir.BF16, append(slices.Clone(index.Shape), f.D)...)
 	wantFloats(t, "unpack_rows", got, want)
 }
 

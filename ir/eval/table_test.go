@@ -148,7 +148,7 @@ func TestOperandTypes(t *testing.T) {
 			case "select":
 				args = []*Tensor{cond, x, x}
 			case "unpack_rows":
-				args = []*Tensor{zeroTensor(dt, 2, 16)}
+				args = []*Tensor{zeroTensor(dt, 2, 16), index}
 			default:
 				for range d.Operands {
 					args = append(args, x)
