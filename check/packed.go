@@ -44,7 +44,7 @@ func (c *Case) packed(r *rand.Rand, t ir.Type, f ir.RowFormat) (*eval.Tensor, er
 // they stand for, as a rounding that went another way is a step of a code.
 func numbers(op *ir.Op, results []*eval.Tensor) ([]*eval.Tensor, error) {
 	f, ok := ir.PackedResult(op)
-	if !ok {
+	if !ok || results[0] == nil {
 		return results, nil
 	}
 	x, err := one(results[0], func(b *ir.Builder, x *ir.Value) *ir.Value { return b.Unpack(f, x) })
