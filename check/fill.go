@@ -47,7 +47,15 @@ func source(seed uint64, what, name string) *rand.Rand {
 	return rand.New(rand.NewPCG(seed, h.Sum64()))
 }
 
-// fill makes a tensor that is no weight.
+// value makes a value that is no weight.
+func (c *Case) value(r *rand.Rand, v *ir.Value, spans map[*ir.Value]span, packs map[*ir.Value]ir.RowFormat) (*eval.Tensor, error) {
+	if f, ok := packs[v]; ok {
+		return c.packed(r, v.Type, f)
+	}
+	return c.fill(r, v.Type, spans[v])
+}
+
+// fill makes a tensor of its elements' type alone.
 func (c *Case) fill(r *rand.Rand, t ir.Type, s span) (*eval.Tensor, error) {
 	x, err := eval.New(t)
 	if err != nil {

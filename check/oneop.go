@@ -202,18 +202,20 @@ func (o *oneOp) evaluate(args []*eval.Tensor) ([]*eval.Tensor, error) {
 
 // operands makes operands by a case, indices in what they index.
 func (o *oneOp) operands(c *Case, seed uint64) ([]*eval.Tensor, error) {
-	spans := spansOf(o.graph)
+	spans, packs := spansOf(o.graph), packsOf(o.graph)
 	args := make([]*eval.Tensor, len(o.args))
 	for i, v := range o.op().Args {
 		if v.Constant() != nil {
 			continue
 		}
-		make := c.fill
-		if o.weight[i] {
-			make = c.weight
-		}
+		r := source(seed, "operand", fmt.Sprintf("%s %s %d", o.def.Name, v.Type, i))
 		var err error
-		if args[i], err = make(source(seed, "operand", fmt.Sprintf("%s %s %d", o.def.Name, v.Type, i)), v.Type, spans[v]); err != nil {
+		if o.weight[i] {
+			args[i], err = c.weight(r, v.Type, spans[v])
+		} else {
+			args[i], err = c.value(r, v, spans, packs)
+		}
+		if err != nil {
 			return nil, err
 		}
 	}

@@ -358,6 +358,12 @@ func (k *opsCheck) compare(o *oneOp, loc string, args, want []*eval.Tensor, seed
 			return err
 		}
 	}
+	if want, err = numbers(o.op(), want); err != nil {
+		return err
+	}
+	if got, err = numbers(o.op(), got); err != nil {
+		return err
+	}
 	r := k.kind(o.def)
 	breach := func(i int, text string) {
 		r.OK = false

@@ -67,6 +67,7 @@ func (s span) fill(x *eval.Tensor, r *rand.Rand) {
 // results are indices made of others.
 var indexed = map[string]func(op *ir.Op, result span) map[int]span{
 	"gather_rows":  func(op *ir.Op, _ span) map[int]span { return map[int]span{1: into(op, 0, 0)} },
+	"unpack_rows":  func(op *ir.Op, _ span) map[int]span { return map[int]span{1: into(op, 0, 0)} },
 	"scatter_rows": func(op *ir.Op, _ span) map[int]span { return map[int]span{1: {0, extent(op, 0, 0), true, true}} },
 	"take_along": func(op *ir.Op, _ span) map[int]span {
 		return map[int]span{1: into(op, 0, op.Args[0].Type.Rank()-1)}

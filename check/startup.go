@@ -131,13 +131,13 @@ func probeLimits(d *ir.OpDef, forms []string) []ir.Limit {
 
 // run says what is beyond the limits, or "".
 func (p *probe) run(ctx context.Context) (string, error) {
-	spans := spansOf(p.graph)
+	spans, packs := spansOf(p.graph), packsOf(p.graph)
 	counts := make([]tally, len(p.limits))
 	for seed := range ProbeSeeds {
 		in := map[string]*eval.Tensor{}
 		for _, v := range p.graph.Inputs {
 			var err error
-			if in[v.Name], err = Cases[0].fill(source(uint64(seed), "probe", p.graph.Name+" "+v.Name), v.Type, spans[v]); err != nil {
+			if in[v.Name], err = Cases[0].value(source(uint64(seed), "probe", p.graph.Name+" "+v.Name), v, spans, packs); err != nil {
 				return "", err
 			}
 		}
@@ -163,7 +163,11 @@ func (p *probe) run(ctx context.Context) (string, error) {
 				}
 				continue
 			}
-			d := compare(want[name], got[name], l, l.Block(p.op), p.roundsInside)
+			w, g, err := p.numbers(want[name], got[name])
+			if err != nil {
+				return "", err
+			}
+			d := compare(w, g, l, l.Block(p.op), p.roundsInside)
 			counts[i].add(d)
 			if d.beyond != "" {
 				return fmt.Sprintf("%s: %s", p.op.Def.Results[i], d.beyond), nil
@@ -176,6 +180,19 @@ func (p *probe) run(ctx context.Context) (string, error) {
 		}
 	}
 	return "", nil
+}
+
+// numbers are a result as it is compared.
+func (p *probe) numbers(want, got *eval.Tensor) (w, g *eval.Tensor, err error) {
+	a, err := numbers(p.op, []*eval.Tensor{want})
+	if err != nil {
+		return nil, nil, err
+	}
+	b, err := numbers(p.op, []*eval.Tensor{got})
+	if err != nil {
+		return nil, nil, err
+	}
+	return a[0], b[0], nil
 }
 
 // chosen judges the argmax of rows where it is not the one that is wanted.

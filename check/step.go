@@ -18,14 +18,14 @@ type Maker func(g *ir.Graph, c *Case, seed uint64) (Values, error)
 // Fill is the Maker for any graph: indices are chosen by what they index.
 func Fill(g *ir.Graph, c *Case, seed uint64) (Values, error) {
 	v := Values{map[string]*eval.Tensor{}, map[string]*eval.Tensor{}}
-	spans := spansOf(g)
+	spans, packs := spansOf(g), packsOf(g)
 	for _, l := range []struct {
 		what string
 		list []*ir.Value
 		into map[string]*eval.Tensor
 	}{{"input", g.Inputs, v.Inputs}, {"state", g.States, v.States}} {
 		for _, x := range l.list {
-			t, err := c.fill(source(seed, l.what, x.Name), x.Type, spans[x])
+			t, err := c.value(source(seed, l.what, x.Name), x, spans, packs)
 			if err != nil {
 				return v, fmt.Errorf("%s %s: %w", l.what, x, err)
 			}

@@ -125,19 +125,20 @@ func init() {
 		&OpDef{
 			Name: "indexer_scores", Group: "attention",
 			Doc:      "b(sum_h b(max(b(q_h . key), 0) * w_h)) for the key at each row; -inf where the row is -1. b rounds to bf16.",
-			Operands: []OperandDef{{Name: "q", Doc: "bf16 [T,H,D]"}, {Name: "w", Doc: "bf16 [T,H]"}, {Name: "keys", Doc: "bf16 [R,D]"}, {Name: "rows", Doc: "i32 [T,N]"}},
+			Operands: []OperandDef{{Name: "q", Doc: "bf16 [T,H,D]"}, {Name: "w", Doc: "bf16 [T,H]"}, {Name: "keys", Doc: "bf16 [R,D], or packed: u8 [R,bytes]"}, {Name: "rows", Doc: "i32 [T,N]"}},
 			Results:  []string{"scores"},
+			Attrs:    rowAttrs,
 			Infer: func(o *Op) ([]Type, error) {
 				q, r := o.Args[0].Type, o.Args[3].Type
-				if err := firstErr(o.want(0, 3, BF16), o.want(1, 2, BF16), o.want(2, 2, BF16), o.want(3, 2, I32)); err != nil {
+				if err := firstErr(o.want(0, 3, BF16), o.want(1, 2, BF16), o.want(2, 2, BF16, U8), o.want(3, 2, I32)); err != nil {
 					return nil, err
 				}
-				return []Type{T(BF16, r.Dims...)}, firstErr(o.wantDims(1, q.Dims[0], q.Dims[1]), o.wantDims(2, o.Args[2].Type.Dims[0], q.Dims[2]), o.wantDims(3, q.Dims[0], r.Dims[1]))
+				return []Type{T(BF16, r.Dims...)}, firstErr(o.wantDims(1, q.Dims[0], q.Dims[1]), o.wantRowsOf(2, q.Dims[2]), o.wantDims(3, q.Dims[0], r.Dims[1]))
 			},
 			Decompose: func(b *Builder, o *Op) []*Value {
 				q, w, rows := o.Args[0], o.Args[1], o.Args[3]
 				t, h, n := q.Type.Dims[0], q.Type.Dims[1], rows.Type.Dims[1]
-				s := b.Dot(q, b.Op1("gather_rows", nil, o.Args[2], rows), BF16) // [T,H,N]
+				s := b.Dot(q, b.gatherPacked(o, 2), BF16) // [T,H,N]
 				s = b.Bin("mul", b.Bin("max", s, b.Scalar(BF16, 0)), b.Reshape(w, t, h, Int(1)))
 				sum := b.Reshape(b.Sum(s, 1, BF16), t, n)
 				return []*Value{b.Select(b.Bin("ge", rows, b.I(0)), sum, b.Scalar(BF16, math.Inf(-1)))}
@@ -149,10 +150,10 @@ func init() {
 			Doc: "o_h = b(sum_i p_i kv_i), p_i = exp(s_i - M) / (sum_i exp(s_i - M) + exp(sink_h - M)), s_i = (q_h . kv_i) * scale, M = max s_i, over the rows of all sets in order; row -1 is skipped and a query without rows gives zeros. Each row is key and value. Probabilities are f32.",
 			Operands: []OperandDef{
 				{Name: "q", Doc: "bf16 [T,H,D]"}, {Name: "sink", Doc: "f32 [H]"},
-				{Name: "kv", Doc: "bf16 [R,D]", Repeat: true}, {Name: "rows", Doc: "i32 [T,L]", Repeat: true},
+				{Name: "kv", Doc: "bf16 [R,D], or packed: u8 [R,bytes]", Repeat: true}, {Name: "rows", Doc: "i32 [T,L]", Repeat: true},
 			},
 			Results: []string{"o"},
-			Attrs:   []AttrDef{{Name: "scale", Kind: AttrFloat, Doc: "D^-0.5"}},
+			Attrs:   append([]AttrDef{{Name: "scale", Kind: AttrFloat, Doc: "D^-0.5"}}, rowAttrs...),
 			Infer: func(o *Op) ([]Type, error) {
 				q := o.Args[0].Type
 				if err := firstErr(o.want(0, 3, BF16), o.want(1, 1, F32)); err != nil {
@@ -162,11 +163,11 @@ func init() {
 					return nil, err
 				}
 				for i := 2; i < len(o.Args); i += 2 {
-					kv, rows := o.Args[i].Type, o.Args[i+1].Type
-					if err := firstErr(o.want(i, 2, BF16), o.want(i+1, 2, I32)); err != nil {
+					rows := o.Args[i+1].Type
+					if err := firstErr(o.want(i, 2, BF16, U8), o.want(i+1, 2, I32)); err != nil {
 						return nil, err
 					}
-					if err := firstErr(o.wantDims(i, kv.Dims[0], q.Dims[2]), o.wantDims(i+1, q.Dims[0], rows.Dims[1])); err != nil {
+					if err := firstErr(o.wantRowsOf(i, q.Dims[2]), o.wantDims(i+1, q.Dims[0], rows.Dims[1])); err != nil {
 						return nil, err
 					}
 				}
@@ -239,7 +240,7 @@ func decomposeAttention(b *Builder, o *Op) []*Value {
 	t, h := q.Type.Dims[0], q.Type.Dims[1]
 	var kvs, sets []*Value
 	for i := 2; i < len(o.Args); i += 2 {
-		kvs = append(kvs, b.Op1("gather_rows", nil, o.Args[i], o.Args[i+1]))
+		kvs = append(kvs, b.gatherPacked(o, i))
 		sets = append(sets, o.Args[i+1])
 	}
 	kv, rows := b.Concat(1, kvs...), b.Concat(1, sets...)

@@ -13,6 +13,7 @@ var rowStages = []AttrDef{
 	{Name: "block", Kind: AttrInt, Default: 0, Doc: "of fake_quant"},
 	{Name: "floor", Kind: AttrFloat, Default: 0.0, Doc: "of fake_quant"},
 	{Name: "dims", Kind: AttrInt, Default: 0, Doc: "of fake_quant"},
+	{Name: "packed", Kind: AttrBool, Default: false, Doc: "pack_rows instead of fake_quant"},
 }
 
 var rowEps = AttrDef{Name: "eps", Kind: AttrFloat, Doc: "of the norm"}
@@ -20,7 +21,7 @@ var rowEps = AttrDef{Name: "eps", Kind: AttrFloat, Doc: "of the norm"}
 func init() {
 	x, cos, sin := OperandDef{Name: "x", Doc: "bf16 [T,..,D]"}, OperandDef{Name: "cos", Doc: "f32 [T,n]"}, OperandDef{Name: "sin", Doc: "f32 [T,n]"}
 	for _, d := range []*OpDef{
-		{Name: "rope_row", Doc: "rope, and where asked for hadamard and fake_quant, of each row.", Operands: []OperandDef{x, cos, sin}, Attrs: rowStages},
+		{Name: "rope_row", Doc: "rope, and where asked for hadamard and fake_quant or pack_rows, of each row.", Operands: []OperandDef{x, cos, sin}, Attrs: rowStages},
 		{Name: "rms_norm_rope", Doc: "rms_norm, then rope_row.", Operands: []OperandDef{x, cos, sin, {Name: "w", Doc: "bf16 [D], of the norm"}}, Attrs: append([]AttrDef{rowEps}, rowStages...)},
 		{Name: "head_rms_norm_rope", Doc: "head_rms_norm, then rope_row.", Operands: []OperandDef{x, cos, sin}, Attrs: append([]AttrDef{rowEps}, rowStages...)},
 	} {
@@ -30,6 +31,9 @@ func init() {
 			d.Limit = Limit{Kind: OneMinCos, Bound: 5e-5, Why: "that of the attention operator (dsv4.md section 9): behind a cache rounding, one bf16 ulp of the norm can be a step of the code"}
 		}
 		d.Infer = func(o *Op) ([]Type, error) {
+			if o.Bool("packed") && o.DType("to") == BF16 {
+				return nil, errors.New("packed, but to is bf16: want the format of the codes")
+			}
 			b := &Builder{g: &Graph{}, byName: map[string]*Value{}}
 			y := buildRow(b, o)
 			return []Type{y.Type}, errors.Unwrap(b.err) // without the name of the graph
@@ -53,7 +57,11 @@ func buildRow(b *Builder, o *Op) *Value {
 		y = b.Op1("hadamard", nil, y)
 	}
 	if o.DType("to") != BF16 {
-		y = b.Op1("fake_quant", Attrs{{"to", o.DType("to")}, {"block", o.Int("block")}, {"floor", o.Float("floor")}, {"dims", o.Int("dims")}}, y)
+		round := "fake_quant"
+		if o.Bool("packed") {
+			round = "pack_rows"
+		}
+		y = b.Op1(round, Attrs{{"to", o.DType("to")}, {"block", o.Int("block")}, {"floor", o.Float("floor")}, {"dims", o.Int("dims")}}, y)
 	}
 	return y
 }

@@ -7,7 +7,7 @@ import (
 )
 
 // fuseRope makes one op of a row's way to the cache or to attention: norm, rope,
-// Hadamard rotation, cache rounding, as far as they follow each other.
+// Hadamard rotation, cache rounding or packing, as far as they follow each other.
 func fuseRope(c *Context, g *ir.Graph) (*ir.Graph, error) { return Rewrite(c, g, ropeRules...) }
 
 // rowNorms are the norms before rope, with the op that has them; "" is none.
@@ -16,7 +16,7 @@ var rowNorms = []struct{ norm, fused string }{
 }
 
 // rowTails are the ops after rope.
-var rowTails = [][]string{{"hadamard", "fake_quant"}, {"fake_quant"}, {"hadamard"}, {}}
+var rowTails = [][]string{{"hadamard", "fake_quant"}, {"hadamard", "pack_rows"}, {"fake_quant"}, {"pack_rows"}, {"hadamard"}, {}}
 
 // ropeRules are all ways from a norm to a tail, the longest first; rope alone is
 // left alone.
@@ -61,6 +61,9 @@ func ropeRule(norm, fused string, tail []string) Rule {
 			attrs = append(attrs, ir.A("inverse", m.Op("rope").Bool("inverse"), "hadamard", m.Op("hadamard") != nil)...)
 			if q := m.Op("fake_quant"); q != nil {
 				attrs = append(attrs, q.Attrs...)
+			}
+			if q := m.Op("pack_rows"); q != nil {
+				attrs = append(append(attrs, q.Attrs...), ir.A("packed", true)...)
 			}
 			args := append([]*ir.Value{e.Value(x), e.Value(m.Arg("rope", 1)), e.Value(m.Arg("rope", 2))}, weight...)
 			return e.Op(fused, attrs, args...)

@@ -142,14 +142,55 @@ func (k *K) CodesToBF16(x Vec, d tir.DType) Vec {
 		return x
 	}
 	var out []V
-	pair := types.NewVector(2, types.Float)
 	for i := range x.n {
 		for half := range 2 {
-			v := k.intrinsic("llvm.amdgcn.cvt.pk.f32.fp8", pair, k.raw(k.At(x, i)), constant.NewBool(half == 1))
-			out = append(out, k.bf16Pair(v))
+			out = append(out, k.bf16Pair(k.decodePair(k.At(x, i), half == 1)))
 		}
 	}
 	return k.MakeVec(out...)
+}
+
+// decodePair is the two codes of the target's own 8-bit float format in half a word.
+func (k *K) decodePair(word V, upper bool) value.Value {
+	return k.intrinsic("llvm.amdgcn.cvt.pk.f32.fp8", types.NewVector(2, types.Float), k.raw(word), constant.NewBool(upper))
+}
+
+// E4M3ToBF16 is OCP e4m3 codes that are no NaN, four to a word, times scale, a power
+// of two or NaN, as bf16 numbers, two to a word, in the same order: exact where the
+// product is within bf16's exponents. A chip whose format is e4m3fnuz reads half of
+// what a code means, and -0 as +0. NVIDIA GPUs, and AMD GPUs with instructions for
+// codes.
+func (k *K) E4M3ToBF16(x Vec, scale V) Vec {
+	if k.T.Kind == target.NVPTX {
+		return k.scaleBF16(k.e4m3ToBF16(x), scale)
+	}
+	if !k.T.Convert8 || k.T.Kind != target.AMDGPU {
+		k.fail("e4m3 to bf16: %s has no instruction for it", k.T.Name)
+		return x
+	}
+	if k.T.FNUZ {
+		scale = k.Mul(scale, k.Float(2))
+	}
+	s := k.MakeVec(scale, scale)
+	var out []V
+	for i := range x.n {
+		word := k.At(x, i)
+		if k.T.FNUZ {
+			word = k.withoutMinusZero(word)
+		}
+		for half := range 2 {
+			out = append(out, k.bf16Pair(k.b.NewFMul(k.decodePair(word, half == 1), s.v)))
+		}
+	}
+	return k.MakeVec(out...)
+}
+
+// withoutMinusZero is a word of four codes, those that are 0x80 made 0: e4m3fnuz has
+// its NaN there. A magnitude that is not 0 carries into the sign's bit.
+func (k *K) withoutMinusZero(word V) V {
+	magnitudes := k.Int32(0x7F7F7F7F)
+	some := k.Add(k.And(word, magnitudes), magnitudes)
+	return k.And(word, k.Or(some, magnitudes))
 }
 
 // bf16Pair is a pair of f32 that bf16 holds exactly as one word.
@@ -160,8 +201,11 @@ func (k *K) bf16Pair(pair value.Value) V {
 
 // E2M1ToBF16 is packed e2m1 codes, eight to a word, times scale, a power of two, as
 // bf16 numbers, two to a word, in the same order. It is exact where the f32 product
-// is within bf16's exponents, which are f32's.
+// is within bf16's exponents, which are f32's. GPU only.
 func (k *K) E2M1ToBF16(x Vec, scale V) Vec {
+	if k.T.Kind == target.NVPTX {
+		return k.e2m1InOrder(x, scale)
+	}
 	if k.T.Kind != target.AMDGPU {
 		k.fail("e2m1 to bf16 in vectors: not on %s", k.T.Name)
 		return x

@@ -249,9 +249,12 @@ func (b *Buf) At(i V) *Buf {
 }
 
 // Bytes is the same memory as raw bytes.
-func (b *Buf) Bytes() *Buf {
+func (b *Buf) Bytes() *Buf { return b.As(tir.U8) }
+
+// As is the same memory as elements of another format.
+func (b *Buf) As(d tir.DType) *Buf {
 	c := *b
-	c.mem = tir.U8
-	c.ptr = b.k.b.NewBitCast(b.ptr, pointer(types.I8, b.as))
+	c.mem = d
+	c.ptr = b.k.b.NewBitCast(b.ptr, pointer(b.k.memType(d), b.as))
 	return &c
 }

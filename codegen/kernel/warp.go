@@ -84,6 +84,26 @@ func (k *K) E2M1Apart(x Vec, scale V) Vec {
 	return k.MakeVec(out...)
 }
 
+// e2m1InOrder is E2M1ToBF16 on NVIDIA's GPUs.
+func (k *K) e2m1InOrder(x Vec, scale V) Vec {
+	apart := k.E2M1Apart(x, scale)
+	var out []V
+	for i := 0; i < apart.n; i += 4 {
+		for _, halves := range []func(lo, hi V) V{k.LowerHalves, k.UpperHalves} { // the first four codes, then the others
+			for j := i; j < i+4; j += 2 {
+				out = append(out, halves(k.At(apart, j), k.At(apart, j+1)))
+			}
+		}
+	}
+	return k.MakeVec(out...)
+}
+
+// scaleBF16 is bf16 numbers, two to a word, times a power of two or NaN, which bf16 has.
+func (k *K) scaleBF16(x Vec, scale V) Vec {
+	both := k.UpperHalves(k.Bits(scale), k.Bits(scale))
+	return k.MapVec(func(v ...V) V { return k.mulBF16(v[0], both) }, x)
+}
+
 // BF16Apart is eight bf16 numbers, number i beside number i+4. GPU only.
 func (k *K) BF16Apart(x Vec) Vec {
 	if x.n != 4 {

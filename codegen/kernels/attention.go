@@ -82,11 +82,11 @@ func lowerIndexerScores(l Lowering, o *ir.Op) error {
 	q, n := dims(o.Args[0]), dims(o.Args[3])[1]
 	t, h, d := q[0], q[1], q[2]
 	chunks := (n + scoreChunk - 1) / scoreChunk
-	keys := l.Buf(o.Args[2])
+	keys, format := l.Buf(o.Args[2]), rowsOf(o, 2, d)
 	l.Launch(Launch{
-		Name: "indexer_scores", Spec: fmt.Sprintf("h%d d%d", h, d), Grid: t * chunks, Work: int64(t * n * h * d),
+		Name: "indexer_scores", Spec: fmt.Sprintf("h%d d%d%s", h, d, rowSpec(format)), Grid: t * chunks, Work: int64(t * n * h * d),
 		In: []Ref{l.Buf(o.Args[0]), l.Buf(o.Args[1]), keys, l.Buf(o.Args[3])}, Out: []Ref{l.Buf(o.Results[0])}, Ints: []int{n},
-		Touched: map[Ref]int64{keys: keys.DT.Bytes(requests(l, t) * n * d)},
+		Touched: map[Ref]int64{keys: int64(requests(l, t)*n) * rowBytes(format)},
 		Body: func(k *kernel.K, b []*kernel.Buf, ints []kernel.V) {
 			n := ints[0]
 			chunks := k.UDiv(k.Add(n, k.Int(scoreChunk-1)), k.Int(scoreChunk))
@@ -100,12 +100,12 @@ func lowerIndexerScores(l Lowering, o *ir.Op) error {
 				row := rows.Load(e)
 				score := k.UniformVar(k.Float(math.Inf(-1)))
 				k.If(k.Cmp(kernel.GE, row, k.Int32(0)), func() {
-					key := b[2].At(k.Mul(k.Convert(row, kernel.I64), k.Int(d)))
+					key := rowAt(k, format, b[2], row)
 					score.Set(k.Float(0))
 					k.For(k.Int(0), k.Int(h), 1, func(hd kernel.V) {
 						acc := k.Var(k.Float(0))
 						qh := q.At(k.Mul(hd, k.Int(d)))
-						k.Lanes(k.Int(d), func(i kernel.V) { acc.Set(k.FMA(qh.Load(i), key.Load(i), acc.Get())) })
+						key.each(func(i, x kernel.V) { acc.Set(k.FMA(qh.Load(i), x, acc.Get())) })
 						s := k.MaxNaN(k.RoundBF16(k.Sum(acc.Get())), k.Float(0))
 						score.Set(k.Add(score.Get(), k.RoundBF16(k.Mul(s, w.Load(hd)))))
 					})
@@ -142,16 +142,16 @@ func lowerAttention(l Lowering, o *ir.Op) error {
 	scale := o.Float("scale")
 	in := []Ref{l.Buf(o.Args[0]), l.Buf(o.Args[1])}
 	var widths []int
-	touched := map[Ref]int64{}
+	touched, format := map[Ref]int64{}, rowsOf(o, 2, d)
 	for i := 2; i < len(o.Args); i += 2 {
 		kv, width := l.Buf(o.Args[i]), dims(o.Args[i+1])[1]
 		in = append(in, kv, l.Buf(o.Args[i+1]))
 		widths = append(widths, width)
-		touched[kv] += kv.DT.Bytes(requests(l, t) * width * d)
+		touched[kv] += int64(requests(l, t)*width) * rowBytes(format)
 	}
 	columns := attentionColumns(o)
 	l.Launch(Launch{
-		Name: "sparse_attention", Spec: fmt.Sprintf("h%d d%d sets%d scale%g", h, d, len(widths), scale), Grid: t * h, Work: int64(t * h * columns * d),
+		Name: "sparse_attention", Spec: fmt.Sprintf("h%d d%d sets%d scale%g%s", h, d, len(widths), scale, rowSpec(format)), Grid: t * h, Work: int64(t * h * columns * d),
 		In: in, Out: []Ref{l.Buf(o.Results[0]), l.Scratch(ir.F32, t*h*columns)}, Ints: append([]int{columns}, widths...),
 		Touched: touched,
 		Body: func(k *kernel.K, b []*kernel.Buf, ints []kernel.V) {
@@ -159,7 +159,7 @@ func lowerAttention(l Lowering, o *ir.Op) error {
 			q := b[0].At(k.Mul(k.Group(), k.Int(d)))
 			y, scores := b[len(b)-2].At(k.Mul(k.Group(), k.Int(d))), b[len(b)-1].At(k.Mul(k.Group(), ints[0]))
 			// each calls f for every row that is there, in column order.
-			each := func(f func(kv *kernel.Buf, column kernel.V)) {
+			each := func(f func(kv row, column kernel.V)) {
 				before := k.Int(0)
 				for s := range widths {
 					width := ints[1+s]
@@ -167,23 +167,23 @@ func lowerAttention(l Lowering, o *ir.Op) error {
 					k.For(k.Int(0), width, 1, func(j kernel.V) {
 						row := rows.Load(j)
 						k.If(k.Cmp(kernel.GE, row, k.Int32(0)), func() {
-							f(b[2+2*s].At(k.Mul(k.Convert(row, kernel.I64), k.Int(d))), k.Add(before, j))
+							f(rowAt(k, format, b[2+2*s], row), k.Add(before, j))
 						})
 					})
 					before = k.Add(before, width)
 				}
 			}
 			top := k.UniformVar(k.Float(math.Inf(-1)))
-			each(func(kv *kernel.Buf, column kernel.V) {
+			each(func(kv row, column kernel.V) {
 				acc := k.Var(k.Float(0))
-				k.Lanes(k.Int(d), func(i kernel.V) { acc.Set(k.FMA(q.Load(i), kv.Load(i), acc.Get())) })
+				kv.each(func(i, x kernel.V) { acc.Set(k.FMA(q.Load(i), x, acc.Get())) })
 				s := k.Mul(k.Sum(acc.Get()), k.Float(scale))
 				top.Set(k.MaxNaN(s, top.Get()))
 				k.First(func() { scores.Store(column, s) })
 			})
 			k.Barrier()
 			den := k.UniformVar(k.Float(0))
-			each(func(_ *kernel.Buf, column kernel.V) {
+			each(func(_ row, column kernel.V) {
 				e := k.Exp(k.Sub(scores.Load(column), top.Get()))
 				den.Set(k.Add(den.Get(), e))
 				k.Barrier() // every lane has read the score before it is replaced
@@ -197,10 +197,11 @@ func lowerAttention(l Lowering, o *ir.Op) error {
 			piece := registers * k.T.Lanes
 			k.For(k.Int(0), k.Int((d+piece-1)/piece), 1, func(p kernel.V) {
 				acc := make([]*kernel.Var, registers)
-				at := make([]kernel.V, registers)
+				from, at := make([]kernel.V, registers), make([]kernel.V, registers)
 				for r := range acc {
 					acc[r] = k.Var(k.Float(0))
-					at[r] = k.Add(k.Lane(), k.Add(k.Mul(p, k.Int(piece)), k.Int(r*k.T.Lanes)))
+					from[r] = k.Add(k.Mul(p, k.Int(piece)), k.Int(r*k.T.Lanes))
+					at[r] = k.Add(k.Lane(), from[r])
 				}
 				inside := func(r int, f func()) {
 					if d%piece == 0 {
@@ -209,10 +210,10 @@ func lowerAttention(l Lowering, o *ir.Op) error {
 					}
 					k.If(k.Cmp(kernel.LT, at[r], k.Int(d)), f)
 				}
-				each(func(kv *kernel.Buf, column kernel.V) {
+				each(func(kv row, column kernel.V) {
 					w := k.Div(scores.Load(column), total)
 					for r := range acc {
-						inside(r, func() { acc[r].Set(k.FMA(w, kv.Load(at[r]), acc[r].Get())) })
+						inside(r, func() { acc[r].Set(k.FMA(w, kv.load(at[r], from[r]), acc[r].Get())) })
 					}
 				})
 				for r := range acc {

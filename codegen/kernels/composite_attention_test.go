@@ -102,6 +102,11 @@ func indexerScoresCases(c *cases) {
 		in = append(in, c.input(x))
 	}
 	c.output("topk of equal scores", exact, c.b.Op1("topk", ir.A("k", 8), c.b.Op1("indexer_scores", nil, in...)))
+	for _, f := range []ir.RowFormat{indexFormat(128), {To: ir.F4E2M1, Block: 2, Dims: 4, D: 9}} {
+		q, w, keys, rows := c.bf16(1, 3, 4, f.D), c.bf16(1, 3, 4), c.bf16(1, 50, f.D), c.rows(50, 3, 33)
+		c.addPacked(nil, f, 1e-4, []int{2}, q, w, keys, rows)
+		c.addPacked(nil, f, 1e-4, []int{2}, q, w, c.spoiled(keys, 50), without(rows))
+	}
 }
 
 type attentionShape struct{ t, h int }
@@ -143,4 +148,11 @@ func attentionCases(c *cases) {
 	// Scores so large that all the weight is on one row, and equal ones.
 	c.add(ir.A("scale", 100.0), c.bf16(1, 3, 4, 64), c.f32(1, 4), c.bf16(1, 50, 64), c.rows(50, 3, 33))
 	c.add(ir.A("scale", 1.0), c.bf16(0, 3, 4, 64), c.f32(1, 4), c.bf16(1, 50, 64), c.rows(50, 3, 33))
+	for _, f := range []ir.RowFormat{kvFormat(128), kvFormat(512), {To: ir.F8E4M3, Block: 2, Dims: 16, D: 33}} {
+		attrs := ir.A("scale", math.Pow(float64(f.D), -0.5))
+		q, sink, kv, own := c.bf16(1, 3, 3, f.D), c.f32(1, 3), c.bf16(1, 50, f.D), c.bf16(1, 5, f.D)
+		rows, few := c.rows(50, 3, 33), c.rows(5, 3, 4)
+		c.addPacked(attrs, f, 1e-4, []int{2, 4, 6}, q, sink, own, few, kv, rows, own, none(few))
+		c.addPacked(attrs, f, 1e-4, []int{2}, q, sink, c.spoiled(kv, 50), rows)
+	}
 }

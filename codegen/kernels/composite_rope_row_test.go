@@ -13,9 +13,11 @@ import (
 
 // rowTails are ways to end a row op of width d.
 func rowTails(d int) []ir.Attrs {
-	tails := []ir.Attrs{{}, ir.A("to", ir.F8E4M3, "block", 8, "floor", 1e-4, "dims", d/16*8)}
+	tails := []ir.Attrs{{}, ir.A("to", ir.F8E4M3, "block", 8, "floor", 1e-4, "dims", d/16*8),
+		ir.A("to", ir.F8E4M3, "block", 8, "floor", 1e-4, "dims", d/16*8, "packed", true)}
 	if d&(d-1) == 0 {
-		tails = append(tails, ir.A("hadamard", true), ir.A("hadamard", true, "to", ir.F4E2M1, "block", 8, "floor", 6*0x1p-126, "dims", d))
+		tails = append(tails, ir.A("hadamard", true), ir.A("hadamard", true, "to", ir.F4E2M1, "block", 8, "floor", 6*0x1p-126, "dims", d),
+			ir.A("hadamard", true, "to", ir.F4E2M1, "block", 8, "floor", 6*0x1p-126, "dims", d, "packed", true))
 	}
 	return tails
 }

@@ -111,6 +111,7 @@ type cases struct {
 	seen     int
 	counts   []int // if not nil: row counts of matrixCases
 	recodes  map[*eval.Tensor]*eval.Tensor
+	packs    map[*eval.Tensor]*eval.Tensor
 }
 
 // op adds an op, unless its turn has not come.

@@ -196,7 +196,8 @@ func (c *batch) output(what string, l limit, v *ir.Value) {
 	c.what, c.value, c.limit = append(c.what, what), append(c.value, v), append(c.limit, l)
 }
 
-// op adds one op whose results are outputs.
+// op adds one op whose results are outputs, rows that a composite packs as the numbers
+// they stand for: a rounding that went the other way is a step of a code.
 func (c *batch) op(op string, attrs ir.Attrs, l limit, args ...*eval.Tensor) {
 	c.t.Helper()
 	what := op
@@ -209,6 +210,11 @@ func (c *batch) op(op string, attrs ir.Attrs, l limit, args ...*eval.Tensor) {
 		what += fmt.Sprintf(" %s=%v", a.Key, a.Val)
 	}
 	for _, r := range c.b.Op(op, attrs, in...) {
+		if r.Op != nil && !r.Op.Def.Primitive() {
+			if f, ok := ir.PackedResult(r.Op); ok {
+				r = c.b.Unpack(f, r)
+			}
+		}
 		c.output(what, l, r)
 	}
 	if err := c.b.Err(); err != nil {

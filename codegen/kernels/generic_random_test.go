@@ -405,6 +405,20 @@ var makers = map[string]func(d *dag) *ir.Value{
 	"recode_fnuz": func(d *dag) *ir.Value {
 		return d.op("recode_fnuz", nil, d.pick(func(v *ir.Value) bool { return v.Type.Quant != nil && v.Type.DType == ir.F8E4M3 }))
 	},
+	"pack_rows":   rowsThroughBytes,
+	"unpack_rows": rowsThroughBytes,
+}
+
+// rowsThroughBytes packs rows of bf16 and unpacks them: their bytes are no numbers to
+// compare, as a NaN may become another one. e2m1 has -0 on every chip.
+func rowsThroughBytes(d *dag) *ir.Value {
+	x := d.pick(of(ir.BF16), func(v *ir.Value) bool { return v.Type.Rank() >= 2 && shapeOf(v)[v.Type.Rank()-1] >= 4 })
+	if x == nil {
+		return nil
+	}
+	n := shapeOf(x)[x.Type.Rank()-1]
+	f := ir.RowFormat{To: ir.F4E2M1, Block: 2, Dims: n / 4 * 4, D: n}
+	return d.b.Unpack(f, d.op("pack_rows", append(f.Attrs(), ir.A("floor", 1e-4)...), x))
 }
 
 func init() {

@@ -33,13 +33,14 @@ func matchMatrixAttention(o *ir.Op, _ *target.Target) string {
 	if d := dims(o.Args[0])[2]; d != 128 && d != 256 && d != 512 {
 		return fmt.Sprintf("heads of %d elements, want 128, 256 or 512", d)
 	}
-	return ""
+	return matchMatrixRows(rowsOf(o, 2, dims(o.Args[0])[2]), ir.F8E4M3)
 }
 
 // matrixAttention is what the code depends on.
 type matrixAttention struct {
 	unit    *matrixUnit
 	h, d    int
+	rowsAre ir.RowFormat
 	scale   float64
 	sets    int
 	inParts bool // a part per group
@@ -51,13 +52,14 @@ func (a *matrixAttention) headTiles() int { return ceilDiv(a.h, target.MatrixTil
 func (a *matrixAttention) run() int { return a.d / matrixWaves / target.MatrixTile }
 
 func (a *matrixAttention) spec() string {
-	return fmt.Sprintf("h%d d%d sets%d scale%g parts%v", a.h, a.d, a.sets, a.scale, a.inParts)
+	return fmt.Sprintf("h%d d%d sets%d scale%g parts%v%s", a.h, a.d, a.sets, a.scale, a.inParts, rowSpec(a.rowsAre))
 }
 
 func lowerMatrixAttention(l Lowering, o *ir.Op) error {
 	q := dims(o.Args[0])
 	t := q[0]
 	a := &matrixAttention{unit: unitOf(l.Target()), h: q[1], d: q[2], scale: o.Float("scale"), sets: len(o.Args)/2 - 1}
+	a.rowsAre = rowsOf(o, 2, a.d)
 	in := []Ref{l.Buf(o.Args[0]), l.Buf(o.Args[1])}
 	var widths []int
 	touched := map[Ref]int64{}
@@ -65,7 +67,7 @@ func lowerMatrixAttention(l Lowering, o *ir.Op) error {
 		kv, width := l.Buf(o.Args[i]), dims(o.Args[i+1])[1]
 		in = append(in, kv, l.Buf(o.Args[i+1]))
 		widths = append(widths, width)
-		touched[kv] += kv.DT.Bytes(requests(l, t) * width * a.d)
+		touched[kv] += int64(requests(l, t)*width) * rowBytes(a.rowsAre)
 	}
 	columns := attentionColumns(o)
 	parts := ceilDiv(columns, attentionPart)
@@ -97,6 +99,7 @@ type attentionEmitter struct {
 	sub, group kernel.V // of the lane: which of 16 rows or heads, and of 4 runs
 	wave       kernel.V
 	slice      kernel.V     // the first of the wave's elements
+	element    kernel.V     // the first of the lane's in them
 	q          []kernel.Vec // of the lane's head
 	list       *kernel.Buf  // addresses of the rows, i64
 	scores     *kernel.Buf  // of the waves, for exchange
@@ -117,6 +120,7 @@ func (a *matrixAttention) body(k *kernel.K, b []*kernel.Buf, ints []kernel.V) {
 	lane := k.WaveLane()
 	e := &attentionEmitter{matrixAttention: a, K: k, sub: k.And(lane, k.Int(target.MatrixTile-1)), group: k.LShr(lane, k.Int(4)), wave: k.Wave()}
 	e.slice = k.Mul(e.wave, k.Int(a.d/matrixWaves))
+	e.element = k.Add(e.slice, k.Mul(e.sub, k.Int(a.run())))
 	e.list = k.Shared(ir.I64, list)
 	e.scores = k.Shared(ir.F32, 2*attentionPart*target.MatrixTile)
 	head := k.Add(k.Mul(headTile, k.Int(target.MatrixTile)), e.sub)
@@ -204,13 +208,8 @@ func (a *matrixAttention) eachPart(k *kernel.K, total *kernel.Var, rows func(fro
 // matrixRun.
 func (e *attentionEmitter) loadQ(q *kernel.Buf, row kernel.V) {
 	for i := range e.d / (lanesPerRow * matrixRun) {
-		e.q = append(e.q, q.LoadVec(e.Add(e.Mul(row, e.Int(e.d)), e.keyElement(i)), matrixRun))
+		e.q = append(e.q, q.LoadVec(e.Add(e.Mul(row, e.Int(e.d)), runElement(e.K, e.group, i)), matrixRun))
 	}
-}
-
-// keyElement is the first element of the lane's run number i of a row.
-func (e *attentionEmitter) keyElement(i int) kernel.V {
-	return e.Add(e.Mul(e.group, e.Int(matrixRun)), e.Int(i*lanesPerRow*matrixRun))
 }
 
 // rows lists the addresses of the rows that the token sees, from number from on, as
@@ -229,7 +228,7 @@ func (e *attentionEmitter) rows(sets []*kernel.Buf, widths []kernel.V, token, fr
 			at := e.Sub(e.Convert(e.Add(count.Get(), before), kernel.I64), from)
 			fits := e.And(e.Cmp(kernel.GE, at, e.Int(0)), e.Cmp(kernel.LT, at, e.Int(room)))
 			e.If(e.And(there, fits), func() {
-				e.list.StoreBits(at, kv.Address(e.Mul(e.Convert(row.Get(), kernel.I64), e.Int(e.d))))
+				e.list.StoreBits(at, kv.Address(e.Mul(e.Convert(row.Get(), kernel.I64), e.Int(e.rowsAre.Width()))))
 			})
 			count.Set(e.Add(count.Get(), total))
 		})
@@ -244,20 +243,21 @@ func (e *attentionEmitter) rows(sets []*kernel.Buf, widths []kernel.V, token, fr
 	return count.Get()
 }
 
+// row is listed row i.
+func (e *attentionEmitter) row(i kernel.V) matrixRow {
+	return matrixRowAt(e.K, e.rowsAre, e.ReadAt(e.list.LoadBits(i), e.rowsAre.Elements()))
+}
+
 // part multiplies the listed rows from number from on, of which left are there, with
 // the probabilities that they have among themselves. sums has the lane's elements of
 // the result, in the order that each tells; top is the largest score of the lane's
 // head, as a power of two, and den the sum of 2^(score - top).
 func (e *attentionEmitter) part(from, left kernel.V) (sums []kernel.Vec, top, den kernel.V) {
-	row := func(i kernel.V) *kernel.Buf { return e.ReadAt(e.list.LoadBits(e.Add(from, i)), ir.BF16) }
+	row := func(i kernel.V) matrixRow { return e.row(e.Add(from, i)) }
 	first := e.Mul(e.group, e.Int(target.ResultRun))
 
 	mine := e.Mul(e.wave, e.Int(target.MatrixTile))
-	key := row(e.Add(mine, e.sub))
-	var keys []kernel.Vec
-	for i := range e.q {
-		keys = append(keys, key.LoadVec(e.keyElement(i), matrixRun))
-	}
+	keys := row(e.Add(mine, e.sub)).runs(e.group)
 	s := e.ZeroVec(kernel.F32, target.ResultRun)
 	for i, x := range keys {
 		s = multiplyWords(e.K, e.unit.mfma, x, e.q[i], s)
@@ -267,7 +267,7 @@ func (e *attentionEmitter) part(from, left kernel.V) (sums []kernel.Vec, top, de
 	for i := range attentionPart / lanesPerRow {
 		tile, r := i/target.ResultRun, i%target.ResultRun
 		at := e.Add(first, e.Int(tile*target.MatrixTile+r))
-		values = append(values, row(at).LoadVec(e.Add(e.slice, e.Mul(e.sub, e.Int(e.run()))), e.run()))
+		values = append(values, row(at).part(e.element, e.run()))
 	}
 	var list []kernel.V
 	for i := range target.ResultRun {

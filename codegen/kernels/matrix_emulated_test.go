@@ -160,6 +160,8 @@ func matrixScoresCases(c *cases) {
 			c.add(nil, q, w, keys, rows)
 			c.add(nil, q, w, keys, without(rows))
 			c.add(nil, q, w, keys, none(rows))
+			c.addPacked(nil, indexFormat(s.d), 6*0x1p-126, []int{2}, q, w, keys, rows)
+			c.addPacked(nil, indexFormat(s.d), 6*0x1p-126, []int{2}, q, w, c.spoiled(keys, 50), without(rows))
 		}
 		rows := c.rows(50, s.t, 40)
 		c.add(nil, c.spoiled(q, s.t), w, keys, rows)
@@ -259,6 +261,9 @@ func matrixAttentionCases(c *cases) {
 			c.add(attrs, q, sink, kv, without(rows), own, without(few))
 			c.add(attrs, q, sink, kv, none(rows))
 			c.add(attrs, q, sink, kv, evenRows(rows))
+			format := kvFormat(s.d)
+			c.addPacked(attrs, format, 1e-4, []int{2, 4, 6}, q, sink, own, few, kv, rows, own, none(few))
+			c.addPacked(attrs, format, 1e-4, []int{2, 4}, q, sink, c.spoiled(kv, 90), without(rows), own, without(few))
 		}
 	}
 	attrs := ir.A("scale", math.Pow(128, -0.5))

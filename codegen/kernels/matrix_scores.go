@@ -29,7 +29,7 @@ func matchMatrixScores(o *ir.Op, _ *target.Target) string {
 	case words > maxScoreWords:
 		return fmt.Sprintf("%d heads of %d elements take %d registers, more than %d", q[1], q[2], words, maxScoreWords)
 	}
-	return ""
+	return matchMatrixRows(rowsOf(o, 2, q[2]), ir.F4E2M1)
 }
 
 // lowerMatrixScores: one group per token and matrixScoreKeys entries.
@@ -37,12 +37,12 @@ func lowerMatrixScores(l Lowering, o *ir.Op) error {
 	q, n := dims(o.Args[0]), dims(o.Args[3])[1]
 	t, h, d := q[0], q[1], q[2]
 	m := l.Target().MFMA(ir.BF16, ir.BF16, false)
-	keys := l.Buf(o.Args[2])
+	keys, format := l.Buf(o.Args[2]), rowsOf(o, 2, d)
 	macs := int64(t*n*h) * int64(d)
 	l.Launch(Launch{
-		Name: "matrix_scores", Spec: fmt.Sprintf("h%d d%d", h, d), Grid: t * ceilDiv(n, matrixScoreKeys), Work: macs, Flops: 2 * macs,
+		Name: "matrix_scores", Spec: fmt.Sprintf("h%d d%d%s", h, d, rowSpec(format)), Grid: t * ceilDiv(n, matrixScoreKeys), Work: macs, Flops: 2 * macs,
 		In: []Ref{l.Buf(o.Args[0]), l.Buf(o.Args[1]), keys, l.Buf(o.Args[3])}, Out: []Ref{l.Buf(o.Results[0])}, Ints: []int{n},
-		Touched: map[Ref]int64{keys: keys.DT.Bytes(requests(l, t) * n * d)},
+		Touched: map[Ref]int64{keys: int64(requests(l, t)*n) * rowBytes(format)},
 		Body: func(k *kernel.K, b []*kernel.Buf, ints []kernel.V) {
 			n := ints[0]
 			chunks := k.UDiv(k.Add(n, k.Int(matrixScoreKeys-1)), k.Int(matrixScoreKeys))
@@ -59,7 +59,7 @@ func lowerMatrixScores(l Lowering, o *ir.Op) error {
 				head := k.Add(sub, k.Int(i*target.MatrixTile))
 				head = k.Select(k.Cmp(kernel.LT, head, k.Int(h)), head, k.Int(h-1))
 				for j := range runs {
-					at := k.Add(k.Mul(group, k.Int(matrixRun)), k.Int(j*lanesPerRow*matrixRun))
+					at := runElement(k, group, j)
 					qs[i] = append(qs[i], q.LoadVec(k.Add(k.Mul(head, k.Int(d)), at), matrixRun))
 				}
 				for r := range target.ResultRun {
@@ -78,12 +78,10 @@ func lowerMatrixScores(l Lowering, o *ir.Op) error {
 				// Entries that are not there yet follow those that are: most of a long row of
 				// them is skipped. A row that is -1 beside others reads none of its own.
 				k.If(k.WaveAny(there), func() {
-					row := k.Convert(row.Get(), kernel.I64)
-					var keys []kernel.Vec
-					for j := range runs {
-						at := k.Add(k.Mul(group, k.Int(matrixRun)), k.Int(j*lanesPerRow*matrixRun))
-						keys = append(keys, b[2].LoadVecIf(there, k.Add(k.Mul(row, k.Int(d)), at), matrixRun))
-					}
+					row := k.Mul(k.Convert(row.Get(), kernel.I64), k.Int(format.Width()))
+					key := matrixRowAt(k, format, b[2])
+					key.at, key.there = row, &there
+					keys := key.runs(group)
 					total := k.Float(0)
 					for i := range tiles {
 						s := k.ZeroVec(kernel.F32, target.ResultRun)

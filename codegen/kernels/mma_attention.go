@@ -37,6 +37,7 @@ func (a *matrixAttention) newWarps(k *kernel.K, headTile kernel.V, list int) *wa
 	e := &warpAttention{attentionEmitter: &attentionEmitter{matrixAttention: a, K: k, wave: k.Wave()}, lane: lane, first: k.Mul(headTile, k.Int(target.MatrixTile))}
 	e.sub, e.group = a.unit.place(k, lane)
 	e.slice = k.Mul(e.wave, k.Int(a.d/a.unit.waves))
+	e.element = k.Add(e.slice, k.Mul(e.sub, k.Int(e.run())))
 	e.list = k.Shared(ir.I64, list)
 	e.scores = k.Shared(ir.F32, 2*target.MatrixTile*mmaScoreStride)
 	return e
@@ -80,11 +81,6 @@ func (e *warpAttention) ofSums(x [warpHeads]kernel.V) [warpHeads][2]kernel.V {
 	return out
 }
 
-// rowWords is n elements, as bf16, of listed row i from element on.
-func (e *warpAttention) rowWords(i, element kernel.V, n int) kernel.Vec {
-	return e.ReadAt(e.list.LoadBits(i), ir.BF16).LoadVec(element, n)
-}
-
 // warpPart is what a part gives: the sums by pair of elements and eight of heads, and
 // of each head of the lane's softmax the largest score and the sum of 2^(score - top).
 type warpPart struct {
@@ -100,7 +96,7 @@ func (e *warpAttention) multiplyPart(from, left kernel.V) warpPart {
 	var values []kernel.Vec
 	for step := range attentionTiles {
 		for r := range 4 {
-			values = append(values, e.rowWords(e.Add(from, key(step, r)), e.Add(e.slice, e.Mul(e.sub, e.Int(e.run()))), e.run()))
+			values = append(values, e.row(e.Add(from, key(step, r))).part(e.element, e.run()))
 		}
 	}
 	e.Barrier()
@@ -135,14 +131,19 @@ func (e *warpAttention) scoreAt(from, head kernel.V) kernel.V {
 // exchangeScores writes the scores of the warp's rows and heads, as powers of two.
 func (e *warpAttention) exchangeScores(from, left kernel.V) {
 	mine := e.Mul(e.URem(e.wave, e.Int(attentionTiles)), e.Int(target.MatrixTile))
+	var rows []matrixRow
+	var scales []kernel.Vec
+	for r := range e.unit.rows {
+		row := e.row(e.Add(from, e.Add(mine, e.Add(e.sub, e.Int(r*target.MMACols)))))
+		rows, scales = append(rows, row), append(scales, row.scales())
+	}
 	s := e.ZeroVec(kernel.F32, target.ResultRun)
 	for i, q := range e.q {
-		var rows []kernel.Vec
-		for r := range e.unit.rows {
-			at := e.Add(mine, e.Add(e.sub, e.Int(r*target.MMACols)))
-			rows = append(rows, e.rowWords(e.Add(from, at), e.keyElement(i), matrixRun))
+		var keys []kernel.Vec
+		for r, row := range rows {
+			keys = append(keys, row.run(e.group, i, scales[r]))
 		}
-		s = e.unit.multiply(e.K, rows, q, s)
+		s = e.unit.multiply(e.K, keys, q, s)
 	}
 	for i := range s.Len() {
 		key := e.Add(mine, e.Add(e.sub, e.Int(i/2*target.MMACols)))

@@ -90,16 +90,16 @@ func (p *hcProduct) warpRow(k *kernel.K, b []*kernel.Buf, token, tokens kernel.V
 			}
 		}
 		out := k.Add(k.Mul(token, k.Int(p.d)), at[i])
-		k.If(in[i], func() { b[5].StoreVec(out, packRow(k, row)) })
+		k.If(in[i], func() { b[5].StoreVec(out, rowWords(k, row)) })
 		if len(b) > 8 {
 			codes := roundRun(k, row, f)
-			k.If(in[i], func() { b[8].StoreVec(out, packRow(k, codes)) })
+			k.If(in[i], func() { b[8].StoreVec(out, rowWords(k, codes)) })
 		}
 	}
 }
 
-// packRow is f32 numbers as bf16, two to a word.
-func packRow(k *kernel.K, row []kernel.V) kernel.Vec {
+// rowWords is f32 numbers as bf16, two to a word.
+func rowWords(k *kernel.K, row []kernel.V) kernel.Vec {
 	var words []kernel.V
 	for i := 0; i < len(row); i += 2 {
 		words = append(words, k.PackBF16(row[i], row[i+1]))

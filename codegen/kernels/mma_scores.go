@@ -25,7 +25,7 @@ func matchWarpScores(o *ir.Op, _ *target.Target) string {
 	case bytes > maxWarpQueries:
 		return fmt.Sprintf("%d heads of %d elements take %d bytes of shared memory, more than %d", q[1], q[2], bytes, maxWarpQueries)
 	}
-	return ""
+	return matchMatrixRows(rowsOf(o, 2, q[2]), ir.F4E2M1)
 }
 
 // warpScores is one group.
@@ -33,6 +33,7 @@ type warpScores struct {
 	*kernel.K
 	unit       *matrixUnit
 	h, d       int
+	keysAre    ir.RowFormat
 	sub, group kernel.V
 	q, w       *kernel.Buf // in shared memory
 }
@@ -63,10 +64,11 @@ func (e *warpScores) loadQ(q, w *kernel.Buf) {
 // are there.
 func (e *warpScores) scores(pool *kernel.Buf, rows, there []kernel.V) []kernel.V {
 	keys := make([][]kernel.Vec, e.runs())
-	for j := range keys {
-		at := e.Add(e.Mul(e.group, e.Int(matrixRun)), e.Int(j*lanesPerRow*matrixRun))
-		for r := range rows {
-			keys[j] = append(keys[j], pool.LoadVecIf(there[r], e.Add(e.Mul(rows[r], e.Int(e.d)), at), matrixRun))
+	for r := range rows {
+		row := matrixRowAt(e.K, e.keysAre, pool)
+		row.at, row.there = e.Mul(rows[r], e.Int(e.keysAre.Width())), &there[r]
+		for j, run := range row.runs(e.group) {
+			keys[j] = append(keys[j], run)
 		}
 	}
 	totals := []kernel.V{e.Float(0), e.Float(0)}
@@ -100,17 +102,17 @@ func lowerWarpScores(l Lowering, o *ir.Op) error {
 	t, h, d := q[0], q[1], q[2]
 	unit := unitOf(l.Target())
 	perGroup := unit.waves * target.MatrixTile
-	keys := l.Buf(o.Args[2])
+	keys, format := l.Buf(o.Args[2]), rowsOf(o, 2, d)
 	macs := int64(t*n*h) * int64(d)
 	l.Launch(Launch{
-		Name: "matrix_scores", Spec: fmt.Sprintf("h%d d%d", h, d), Grid: t * ceilDiv(n, perGroup), Work: macs, Flops: 2 * macs,
+		Name: "matrix_scores", Spec: fmt.Sprintf("h%d d%d%s", h, d, rowSpec(format)), Grid: t * ceilDiv(n, perGroup), Work: macs, Flops: 2 * macs,
 		In: []Ref{l.Buf(o.Args[0]), l.Buf(o.Args[1]), keys, l.Buf(o.Args[3])}, Out: []Ref{l.Buf(o.Results[0])}, Ints: []int{n},
-		Touched: map[Ref]int64{keys: keys.DT.Bytes(requests(l, t) * n * d)},
+		Touched: map[Ref]int64{keys: int64(requests(l, t)*n) * rowBytes(format)},
 		Body: func(k *kernel.K, b []*kernel.Buf, ints []kernel.V) {
 			n := ints[0]
 			chunks := k.UDiv(k.Add(n, k.Int(perGroup-1)), k.Int(perGroup))
 			token, chunk := k.UDiv(k.Group(), chunks), k.URem(k.Group(), chunks)
-			e := &warpScores{K: k, unit: unit, h: h, d: d}
+			e := &warpScores{K: k, unit: unit, h: h, d: d, keysAre: format}
 			e.sub, e.group = unit.place(k, k.WaveLane())
 			e.loadQ(b[0].At(k.Mul(token, k.Int(h*d))), b[1].At(k.Mul(token, k.Int(h))))
 			rows, out := b[3].At(k.Mul(token, n)), b[4].At(k.Mul(token, n))

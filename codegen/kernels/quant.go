@@ -11,15 +11,18 @@ type codeFormat struct {
 	max, floor float64
 	encode     func(*kernel.K, kernel.V) kernel.V // f32 -> code
 	decode     func(*kernel.K, kernel.V) kernel.V // code -> f32
+	// stored is the scale that memory has, in scales of a block: codes that mean half
+	// of what they do in memory have scales that mean twice as much.
+	stored float64
 }
 
 var (
-	e4m3 = codeFormat{448, 1e-4, (*kernel.K).EncodeE4M3, (*kernel.K).DecodeE4M3}
-	e2m1 = codeFormat{6, 6 * 0x1p-126, (*kernel.K).EncodeE2M1, (*kernel.K).DecodeE2M1}
+	e4m3 = codeFormat{448, 1e-4, (*kernel.K).EncodeE4M3, (*kernel.K).DecodeE4M3, 1}
+	e2m1 = codeFormat{6, 6 * 0x1p-126, (*kernel.K).EncodeE2M1, (*kernel.K).DecodeE2M1, 1}
 	// e4m3Half is e4m3 in e4m3fnuz codes, which mean half as much: with half the
 	// largest number the scale doubles, and what a product sees has the bits that
 	// e4m3 gives, but for -0, which becomes +0.
-	e4m3Half = codeFormat{224, 1e-4, (*kernel.K).EncodeHalf, (*kernel.K).DecodeFNUZ}
+	e4m3Half = codeFormat{224, 1e-4, (*kernel.K).EncodeHalf, (*kernel.K).DecodeFNUZ, 0.5}
 )
 
 // codeFormatOf is the format that quantBlock takes for dt on a target, and

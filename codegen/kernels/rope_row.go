@@ -19,8 +19,11 @@ func matchRopeRow(o *ir.Op, t *target.Target) string {
 	if why := matchHadamard(o, t); why != "" {
 		return why // the row lies in shared memory, as hadamard's
 	}
-	if o.DType("to") == ir.BF16 {
+	switch {
+	case o.DType("to") == ir.BF16:
 		return ""
+	case o.Bool("packed"):
+		return matchPackRows(o, t)
 	}
 	return matchFakeQuant(o, t)
 }
@@ -37,13 +40,14 @@ func lowerRopeRow(l Lowering, o *ir.Op) error {
 		in = append(in, l.Buf(o.Args[3]))
 	}
 	inverse, hadamard, to := o.Bool("inverse"), o.Bool("hadamard"), o.DType("to")
+	packed := o.Bool("packed")
 	l.Launch(Launch{
 		Name: o.Def.Name, Spec: fmt.Sprintf("d%d pairs%d per%d%s", d, pairs, perToken, attrSpec(o)), Grid: n, Work: int64(n * d * 24),
 		In: in, Out: []Ref{l.Buf(o.Results[0])},
 		Body: func(k *kernel.K, b []*kernel.Buf, _ []kernel.V) {
 			at := k.Mul(k.Group(), k.Int(d))
 			token := k.Mul(k.UDiv(k.Group(), k.Int(perToken)), k.Int(pairs))
-			x, y, cos, sin := b[0].At(at), b[len(b)-1].At(at), b[1].At(token), b[2].At(token)
+			x, cos, sin := b[0].At(at), b[1].At(token), b[2].At(token)
 			row := k.Shared(ir.F32, d)
 			switch o.Def.Name {
 			case "rms_norm_rope":
@@ -64,8 +68,13 @@ func lowerRopeRow(l Lowering, o *ir.Op) error {
 				k.Lanes(k.Int(d), func(i kernel.V) { row.Store(i, k.RoundBF16(k.Mul(k.RoundBF16(row.Load(i)), scale))) })
 				k.Barrier()
 			}
-			from := 0
-			if to != ir.BF16 {
+			y, from := b[len(b)-1].At(at), 0
+			switch {
+			case packed:
+				format, f := packedResult(o, k.T)
+				packRow(k, row, b[len(b)-1].At(k.Mul(k.Group(), k.Int(format.Bytes()))), format, f)
+				return
+			case to != ir.BF16:
 				f, _ := codeFormatOf(to, k.T)
 				from = o.Int("dims")
 				k.For(k.Int(0), k.Int(from), o.Int("block"), func(at kernel.V) { quantBlock(k, row.At(at), y.At(at), o.Int("block"), f) })

@@ -313,6 +313,13 @@ func indexerProp(t *rapid.T) {
 	n, h, d, r := rapid.IntRange(1, 4).Draw(t, "T"), rapid.IntRange(1, 5).Draw(t, "H"), rapid.SampledFrom([]int{1, 8, 33}).Draw(t, "D"), rapid.IntRange(1, 6).Draw(t, "R")
 	q, w, keys := drawNormal(t, ir.BF16, n, h, d), drawNormal(t, ir.BF16, n, h), drawNormal(t, ir.BF16, r, d)
 	rows := drawRows(t, n, rapid.IntRange(1, 7).Draw(t, "N"), r)
+	var attrs ir.Attrs
+	table := keys
+	if d%4 == 0 && rapid.Bool().Draw(t, "packed") {
+		var packed []*Tensor
+		attrs, packed = drawPacked(t, d, keys)
+		table = packed[0]
+	}
 	qv, wv, kv := floats(q), floats(w), floats(keys)
 	var want []float64
 	each(rows.Shape, func(ix []int) {
@@ -329,7 +336,7 @@ func indexerProp(t *rapid.T) {
 		}
 		want = append(want, r16(s))
 	})
-	got := apply1(t, "indexer_scores", nil, q, w, keys, rows)
+	got := apply1(t, "indexer_scores", attrs, q, w, table, rows)
 	wantShape(t, "indexer_scores", got, ir.BF16, rows.Shape...)
 	wantFloats(t, "indexer_scores", got, want)
 }
@@ -383,18 +390,26 @@ func drawAttention(t *rapid.T) attentionCase {
 	return c
 }
 
-func (c attentionCase) run(t rapid.TB) *Tensor {
+func (c attentionCase) run(t rapid.TB) *Tensor { return c.over(t, nil, c.kv) }
+
+// over runs over tables of rows as attrs say.
+func (c attentionCase) over(t rapid.TB, attrs ir.Attrs, kv []*Tensor) *Tensor {
 	t.Helper()
 	args := []*Tensor{c.q, c.sink}
-	for i := range c.kv {
-		args = append(args, c.kv[i], c.rows[i])
+	for i := range kv {
+		args = append(args, kv[i], c.rows[i])
 	}
-	return apply1(t, "sparse_attention", ir.A("scale", c.scale), args...)
+	return apply1(t, "sparse_attention", append(ir.A("scale", c.scale), attrs...), args...)
 }
 
 func attentionProp(t *rapid.T) {
 	c := drawAttention(t)
 	n, h, d := c.q.Shape[0], c.q.Shape[1], c.q.Shape[2]
+	var attrs ir.Attrs
+	kv := c.kv
+	if d%4 == 0 && rapid.Bool().Draw(t, "packed") {
+		attrs, kv = drawPacked(t, d, c.kv...)
+	}
 	qv := floats(c.q)
 	var want []float64
 	for tok := range n {
@@ -412,7 +427,7 @@ func attentionProp(t *rapid.T) {
 			want = append(want, attentionRef(qv[at:at+d], kv, floats(c.sink)[head], c.scale)...)
 		}
 	}
-	got := c.run(t)
+	got := c.over(t, attrs, kv)
 	wantShape(t, "sparse_attention", got, ir.BF16, n, h, d)
 	wantFloats(t, "sparse_attention", got, want)
 }

@@ -385,6 +385,21 @@ var dagOps = map[string]func(d *dag) *ir.Value{
 		}
 		return d.b.Op1("recode_fnuz", nil, x)
 	},
+	"pack_rows":   rowsThroughBytes,
+	"unpack_rows": rowsThroughBytes,
+}
+
+// rowsThroughBytes packs rows and unpacks them.
+func rowsThroughBytes(d *dag) *ir.Value {
+	x := d.pick(func(v *ir.Value, shape []int) bool {
+		return v.Type.DType == ir.BF16 && len(shape) >= 2 && shape[len(shape)-1] >= 2
+	})
+	if x == nil {
+		return nil
+	}
+	n := shapeOf(x)[x.Type.Rank()-1]
+	f := ir.RowFormat{To: ir.F8E4M3, Block: 2, Dims: n / 2 * 2, D: n}
+	return d.b.Unpack(f, d.b.Op1("pack_rows", append(f.Attrs(), ir.A("floor", 1e-4)...), x))
 }
 
 func init() {

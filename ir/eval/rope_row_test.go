@@ -27,6 +27,10 @@ func rowProp(name string) func(t *rapid.T) {
 			dims = block * rapid.IntRange(1, d/block).Draw(t, "blocks")
 			attrs = append(attrs, ir.A("to", to, "block", block, "floor", 1e-4, "dims", dims)...)
 		}
+		pack := to != ir.BF16 && dims%4 == 0 && rapid.Bool().Draw(t, "packed")
+		if pack {
+			attrs = append(attrs, ir.A("packed", true)...)
+		}
 		const eps = 1e-6
 		args := []*Tensor{x, cos, sin}
 		norm := func(row []float64) []float64 { return row }
@@ -56,6 +60,9 @@ func rowProp(name string) func(t *rapid.T) {
 			want = append(want, row...)
 		}
 		got := apply1(t, name, attrs, args...)
+		if pack {
+			got = unpacked(t, ir.RowFormat{To: to, Block: block, Dims: dims, D: d}, got)
+		}
 		wantShape(t, name, got, ir.BF16, shape...)
 		wantFloats(t, name, got, want)
 	}

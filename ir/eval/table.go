@@ -68,6 +68,8 @@ var evaluators = map[string]evaluator{
 	"quantize":    {make: makeQuantize},
 	"dequantize":  {make: makeDequantize},
 	"recode_fnuz": {make: makeRecodeFNUZ},
+	"pack_rows":   {make: makePackRows},
+	"unpack_rows": {make: makeUnpackRows},
 }
 
 // shapeOf is the integer shape of a value of a bound graph.

@@ -54,6 +54,7 @@ var properties = map[string]func(t *rapid.T){
 	"argmax": argmaxProp, "linear_argmax": linearArgmaxProp, "sample": sampleProp,
 	"gather_rows": gatherProp, "scatter_rows": scatterProp, "take_along": takeProp,
 	"quantize": quantizeProp, "dequantize": dequantizeProp, "recode_fnuz": recodeFNUZProp,
+	"pack_rows": packRowsProp, "unpack_rows": unpackRowsProp,
 
 	"rms_norm": rmsNormProp, "head_rms_norm": headNormProp,
 	"rms_norm_quant": normQuantProp("rms_norm_quant"), "rms_norm_and_quant": normQuantProp("rms_norm_and_quant"),
@@ -99,14 +100,16 @@ func TestOperandTypes(t *testing.T) {
 		"broadcast": ir.A("shape", []ir.Dim{ir.Int(2), ir.Int(4)}), "transpose": ir.A("perm", []int{1, 0}),
 		"slice": ir.A("axis", 0, "start", 0, "size", 1), "concat": ir.A("axis", 0),
 		"reduce_sum": ir.A("axis", 0), "reduce_max": ir.A("axis", 1), "topk": ir.A("k", 2),
-		"quantize": ir.A("to", ir.F8E4M3, "block", 2, "floor", 1e-4),
+		"quantize":    ir.A("to", ir.F8E4M3, "block", 2, "floor", 1e-4),
+		"pack_rows":   ir.A("to", ir.F8E4M3, "block", 2, "dims", 4, "floor", 1e-4),
+		"unpack_rows": ir.A("to", ir.F8E4M3, "block", 2, "dims", 8, "d", 10),
 	}
 	allowed := map[string][]ir.DType{
 		"cast": allTypes, "reshape": allTypes, "broadcast": allTypes, "concat": allTypes,
 		"transpose": without(allTypes, ir.F4E2M1), "slice": without(allTypes, ir.F4E2M1),
 		"not": {ir.Bool}, "and": {ir.Bool}, "or": {ir.Bool}, "mod": intTypes,
 		"gather_rows": valueTypes, "select": valueTypes, "dequantize": nil, "recode_fnuz": nil,
-		"argmax": {ir.F32, ir.BF16}, "sample": {ir.F32, ir.BF16},
+		"argmax": {ir.F32, ir.BF16}, "sample": {ir.F32, ir.BF16}, "pack_rows": {ir.BF16}, "unpack_rows": {ir.U8},
 	}
 	for _, name := range strings.Fields("neg abs add sub mul div min max eq ne lt le gt ge scatter_rows take_along") {
 		allowed[name] = numTypes
@@ -144,6 +147,8 @@ func TestOperandTypes(t *testing.T) {
 				args = sampleArgs(x, make([]Draw, 2))
 			case "select":
 				args = []*Tensor{cond, x, x}
+			case "unpack_rows":
+				args = []*Tensor{zeroTensor(dt, 2, 16), index}
 			default:
 				for range d.Operands {
 					args = append(args, x)

@@ -85,6 +85,9 @@ const PageTokens = 128
 // Options are the parameters of a graph that are not in the config.
 type Options struct {
 	Numerics Numerics
+	// BF16Pools keeps what production numerics round as bf16 numbers instead of codes.
+	// It changes no bit of any output; the pools of a bundle are packed.
+	BF16Pools bool
 	// MaxDraft is the largest number of draft tokens in one verify step. Rings
 	// have room for them, so rejecting drafts needs no undo (docs/dsv4.md section 5).
 	MaxDraft int

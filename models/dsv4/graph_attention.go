@@ -30,12 +30,59 @@ func (m *model) rope(x *ir.Value, r rotary, inverse bool) *ir.Value {
 	return m.b.Op1("rope", ir.A("inverse", inverse), x, r.cos, r.sin)
 }
 
-// roundKV is the cache rounding of the unrotated part of a KV vector.
-func (m *model) roundKV(kv *ir.Value) *ir.Value {
-	if m.o.Numerics != Production || m.HeadDim == m.RopeDim {
-		return kv
+// cached is a kind of vector that pools hold.
+type cached struct {
+	hadamard bool         // rotated by it first
+	round    ir.Attrs     // then rounded, by pack_rows or fake_quant; nil: neither
+	rows     ir.RowFormat // what a pool has
+}
+
+// kvRows are KV vectors, whose unrotated part is rounded.
+func (m *model) kvRows() cached {
+	c := cached{}
+	m.round(&c, ir.RowFormat{To: ir.F8E4M3, Block: kvBlock, Dims: m.HeadDim - m.RopeDim, D: m.HeadDim}, 1e-4)
+	return c
+}
+
+// indexRows are what the indexer compares.
+func (m *model) indexRows() cached {
+	c := cached{hadamard: true}
+	m.round(&c, ir.RowFormat{To: ir.F4E2M1, Block: indexBlock, Dims: m.IndexDim, D: m.IndexDim}, 6*0x1p-126)
+	return c
+}
+
+// round says how vectors are rounded, if they are, and packed.
+func (m *model) round(c *cached, f ir.RowFormat, floor float64) {
+	c.rows = ir.RowFormat{D: f.D}
+	if m.o.Numerics != Production || f.Dims == 0 {
+		return
 	}
-	return m.b.Op1("fake_quant", ir.A("to", ir.F8E4M3, "block", kvBlock, "floor", 1e-4, "dims", m.HeadDim-m.RopeDim), kv)
+	c.round = append(f.Attrs(), ir.A("floor", floor)...)
+	if !m.o.BF16Pools {
+		c.rows = f
+	}
+}
+
+// row is v, rotated, as pools hold it.
+func (m *model) row(c cached, v *ir.Value) *ir.Value {
+	if !c.rows.Packed() {
+		return m.rounded(c, v)
+	}
+	if c.hadamard {
+		v = m.b.Op1("hadamard", nil, v)
+	}
+	return m.b.Op1("pack_rows", c.round, v)
+}
+
+// rounded is v, rotated, as the bf16 numbers that row stands for.
+func (m *model) rounded(c cached, v *ir.Value) *ir.Value {
+	if c.hadamard {
+		v = m.b.Op1("hadamard", nil, v)
+	}
+	if c.round != nil {
+		v = m.b.Op1("fake_quant", c.round, v)
+	}
+	return v
 }
 
 // attention is one attention sublayer on the normalised x [T,D].
@@ -53,16 +100,18 @@ func (m *model) attention(x *ir.Value, prefix string, ratio int) *ir.Value {
 	q := b.Reshape(m.linear8(qr, p+"wq_b", m.Heads*m.HeadDim), m.t, ir.Int(m.Heads), ir.Int(m.HeadDim))
 	q = m.rope(b.Op1("head_rms_norm", ir.A("eps", m.Eps), q), here, false)
 	kv := m.norm(m.linear8(x, p+"wkv", m.HeadDim), p+"kv_norm")
-	kv = m.roundKV(m.rope(kv, here, false))
+	vectors := m.kvRows()
+	kv = m.row(vectors, m.rope(kv, here, false))
 
-	window := m.state(prefix+".window", ir.T(ir.BF16, m.ringPool.Mul(ir.Int(m.rings.Window)), ir.Int(m.HeadDim)))
+	window := m.state(prefix+".window", vectors.rows.Row(m.ringPool.Mul(ir.Int(m.rings.Window))))
 	rows := b.Op("history_rows", ir.A("span", m.Window, "size", m.rings.Window), b.Iota(0, m.t), m.pos(), m.req(), m.ring())
 	sets := []*ir.Value{window, rows[0], kv, rows[1]}
 	if ratio > 0 {
 		pool, picked := m.compressed(x, qr, prefix, ratio, tables, here)
 		sets = append(sets, pool, picked)
 	}
-	o := b.Op1("sparse_attention", ir.A("scale", ir.AttentionScale(m.HeadDim)), append([]*ir.Value{q, m.f32(p+"attn_sink", m.Heads)}, sets...)...)
+	attrs := append(ir.A("scale", ir.AttentionScale(m.HeadDim)), vectors.rows.Attrs()...)
+	o := b.Op1("sparse_attention", attrs, append([]*ir.Value{q, m.f32(p+"attn_sink", m.Heads)}, sets...)...)
 	m.update(prefix+".window", b.Op1("scatter_rows", nil, window, m.windowSlots(), kv))
 	return m.outProjection(m.rope(o, here, true), p)
 }
@@ -83,35 +132,27 @@ func (m *model) outProjection(o *ir.Value, p string) *ir.Value {
 // choice for ratio 4.
 func (m *model) compressed(x, qr *ir.Value, prefix string, ratio int, tables, here rotary) (pool, rows *ir.Value) {
 	b := m.b
-	pool = m.compressor(x, prefix, prefix+".attn.compressor", "", ratio, m.HeadDim, tables, m.roundKV)
+	pool = m.compressor(x, prefix, prefix+".attn.compressor", "", ratio, m.kvRows(), tables)
 	seen := b.Op1("entry_rows", ir.A("ratio", ratio, "per_page", PageTokens/ratio), m.pos(), m.req(), m.pageTable())
 	if ratio != 4 {
 		return pool, seen
 	}
 	p := prefix + ".attn.indexer."
-	keys := m.compressor(x, prefix, p+"compressor", "index_", ratio, m.IndexDim, tables, m.indexVector)
+	vectors := m.indexRows()
+	keys := m.compressor(x, prefix, p+"compressor", "index_", ratio, vectors, tables)
 	q := b.Reshape(m.linear8(qr, p+"wq_b", m.IndexHeads*m.IndexDim), m.t, ir.Int(m.IndexHeads), ir.Int(m.IndexDim))
-	q = m.indexVector(m.rope(q, here, false))
+	q = m.rounded(vectors, m.rope(q, here, false))
 	w := b.Op1("linear", nil, x, m.bf16(p+"weights_proj", m.IndexHeads, m.Hidden))
 	w = b.Cast(b.Bin("mul", b.Cast(w, ir.F32), b.F(ir.IndexerScale(m.IndexHeads, m.IndexDim))), ir.BF16)
-	scores := b.Op1("indexer_scores", nil, q, w, keys, seen)
+	scores := b.Op1("indexer_scores", vectors.rows.Attrs(), q, w, keys, seen)
 	cols := b.Op1("topk", ir.A("k", m.IndexTopK), scores)
 	return pool, b.Op1("take_along", ir.A("fill", -1.0), seen, cols)
 }
 
-// indexVector is what the indexer compares: Hadamard-rotated, rounded to e2m1.
-func (m *model) indexVector(v *ir.Value) *ir.Value {
-	v = m.b.Op1("hadamard", nil, v)
-	if m.o.Numerics != Production {
-		return v
-	}
-	return m.b.Op1("fake_quant", ir.A("to", ir.F4E2M1, "block", indexBlock, "floor", 6*0x1p-126, "dims", m.IndexDim), v)
-}
-
 // compressor keeps per-token projections in a ring, pools each closed group into
-// an entry of width d, and returns the entry pool with the new entries written.
-func (m *model) compressor(x *ir.Value, prefix, weights, kind string, ratio, d int, tables rotary, finish func(*ir.Value) *ir.Value) *ir.Value {
-	b := m.b
+// an entry, and returns the entry pool with the new entries written.
+func (m *model) compressor(x *ir.Value, prefix, weights, kind string, ratio int, entry cached, tables rotary) *ir.Value {
+	b, d := m.b, entry.rows.D
 	overlap, ring, span := ratio == 4, m.rings.C128, ratio
 	width := d
 	if overlap {
@@ -132,9 +173,9 @@ func (m *model) compressor(x *ir.Value, prefix, weights, kind string, ratio, d i
 
 	v = m.norm(v, weights+".norm")
 	start := b.Op1("group_start", ir.A("ratio", ratio), m.closeRows(ratio), m.pos())
-	v = finish(m.rope(v, m.at(tables, start), false))
+	v = m.row(entry, m.rope(v, m.at(tables, start), false))
 	name := fmt.Sprintf("%s.%sentries", prefix, kind)
-	pool := m.state(name, ir.T(ir.BF16, m.pagePool.Mul(ir.Int(PageTokens/ratio)), ir.Int(d)))
+	pool := m.state(name, entry.rows.Row(m.pagePool.Mul(ir.Int(PageTokens/ratio))))
 	written := b.Op1("scatter_rows", nil, pool, m.entrySlots(ratio), v)
 	m.update(name, written)
 	return written

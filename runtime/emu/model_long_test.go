@@ -33,3 +33,5 @@ func TestInvariance(t *testing.T) {
 		t.Run(chip+"/verify", func(t *testing.T) { devicetest.VerifyEqualsDecode(t, open(t)) })
 	}
 }
+
+func TestPackedPoolsLong(t *testing.T) { packedPools(t, emu.Chips) }

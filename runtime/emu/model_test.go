@@ -19,11 +19,16 @@ import (
 // are laid out so that no two values share bytes or touch each other.
 func openTiny(t *testing.T, c *codegen.Compiler, chip string, checks emu.Checks) *devicetest.Tiny {
 	t.Helper()
+	return openTinyAs(t, c, chip, checks, dsv4.DefaultOptions())
+}
+
+// openTinyAs is openTiny with other options, and taps.
+func openTinyAs(t *testing.T, c *codegen.Compiler, chip string, checks emu.Checks, options dsv4.Options) *devicetest.Tiny {
+	t.Helper()
 	tg, err := target.Lookup(chip)
 	if err != nil {
 		t.Fatal(err)
 	}
-	options := dsv4.DefaultOptions()
 	options.Taps = true
 	m := devicetest.OpenTiny(t, c, opener(chip, emu.Options{Sanitize: checks, Shuffle: uint64(checks)}), tg.FNUZ, options)
 	if checks != 0 {
@@ -127,6 +132,31 @@ func TestSanitizedModel(t *testing.T) {
 		{entry: "prefill", tokens: []int{5}, shape: engine.Shape{T: 7, B: 2, O: 2, P: 2}},
 		{entry: "decode", tokens: []int{1}, shape: engine.Shape{T: 1, B: 1, O: 1, P: 1}},
 	})
+}
+
+// TestPackedPools: packed pools are pools of bf16 numbers bit for bit, in all outputs
+// and in what is left.
+func TestPackedPools(t *testing.T) { packedPools(t, emu.Chips[len(emu.Chips)-1:]) }
+
+func packedPools(t *testing.T, chips []string) {
+	c := devicetest.Compiler(t)
+	steps := []step{
+		{entry: "prefill", tokens: []int{6, 3}, shape: engine.Shape{T: 10, B: 2, O: 2, P: 1}},
+		{entry: "verify", tokens: []int{2, 2}, shape: engine.Shape{T: 4, B: 2, O: 4, P: 1}},
+		{entry: "decode", tokens: []int{1, 1}, shape: engine.Shape{T: 2, B: 2, O: 2, P: 1}, draft: true},
+	}
+	o := dsv4.DefaultOptions()
+	o.BF16Pools = true
+	for _, chip := range chips {
+		t.Run(chip, func(t *testing.T) {
+			want, wantPools := runSteps(t, openTinyAs(t, c, chip, 0, o), steps)
+			got, pools := runSteps(t, openTiny(t, c, chip, 0), steps)
+			for name := range want {
+				devicetest.SameBits(t, name, want[name], got[name])
+			}
+			devicetest.SamePools(t, wantPools, pools)
+		})
+	}
 }
 
 // touched is how many rows of a pool the requests of steps write: a row of the rings

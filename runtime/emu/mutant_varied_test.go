@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/kiln-project/kiln/ir"
 )
 
 // Launches beside those of the model: what it met in a prompt and a few steps is far
@@ -38,6 +40,12 @@ type varied struct {
 const (
 	heads     = 4
 	headWidth = 128
+)
+
+// Its packed rows.
+var (
+	kvRows    = ir.RowFormat{To: ir.F8E4M3, Block: 64, Dims: 64, D: headWidth}
+	indexRows = ir.RowFormat{To: ir.F4E2M1, Block: 32, Dims: headWidth, D: headWidth}
 )
 
 // borders are numbers around the tiles of all kernels.
@@ -191,6 +199,27 @@ func (v *varied) normalBF16(arg int, size float64) {
 	v.words(arg, func(int) uint32 { return half() | half()<<16 })
 }
 
+// packed fills an argument with packed rows of numbers about 1, whose blocks have
+// scales of their own.
+func (v *varied) packed(arg int, f ir.RowFormat) {
+	b := make([]byte, len(v.memory[arg]))
+	for row := 0; row < len(b); row += f.Bytes() {
+		for i := range f.Rest() {
+			b[row+i] = byte(v.Uint32())
+			if f.To == ir.F8E4M3 {
+				b[row+i] &= 0xBF // below 2: no NaN
+			}
+		}
+		for i := f.Rest(); i < f.Scales(); i += 2 {
+			binary.LittleEndian.PutUint16(b[row+i:], uint16(math.Float32bits(float32(v.NormFloat64()))>>16))
+		}
+		for i := f.Scales(); i < f.Used(); i++ {
+			b[row+i] = byte(125 + v.IntN(4))
+		}
+	}
+	v.memory[arg] = b
+}
+
 // spikes fills an argument with bf16 of which one in 128 is much larger than the others,
 // in launch n another one than before, so that it matters whether a maximum sees it.
 func (v *varied) spikes(arg int) {
@@ -300,7 +329,7 @@ func (v *varied) attention() {
 			seen[i] = true
 		}
 		for s, w := range widths {
-			rows := len(v.memory[2+2*s]) / (2 * headWidth)
+			rows := len(v.memory[2+2*s]) / kvRows.Bytes()
 			for _, is := range seen[:w] {
 				row := int32(-1)
 				if is {
@@ -314,7 +343,7 @@ func (v *varied) attention() {
 	v.normalBF16(0, 1)
 	for s := range widths {
 		v.rows(3+2*s, func(i int) int32 { return lists[s][i] })
-		v.normalBF16(2+2*s, 1)
+		v.packed(2+2*s, kvRows)
 	}
 }
 
@@ -372,7 +401,7 @@ func (v *varied) route() {
 // scores lets tokens score some entries.
 func (v *varied) scores() {
 	n := int(v.integers()[0])
-	entries := len(v.memory[2]) / (2 * headWidth)
+	entries := len(v.memory[2]) / indexRows.Bytes()
 	v.rows(3, func(i int) int32 {
 		if i%n >= borders[(i/n+5*v.n)%len(borders)] || v.IntN(4) == 0 {
 			return -1
@@ -380,7 +409,7 @@ func (v *varied) scores() {
 		return int32(v.IntN(entries))
 	})
 	v.normalBF16(0, 1)
-	v.normalBF16(2, 1)
+	v.packed(2, indexRows)
 }
 
 // topk makes scores tie, or lets entries have none; rows are longer than the model's.

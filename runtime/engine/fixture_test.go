@@ -9,6 +9,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/kiln-project/kiln/ir"
 	"github.com/kiln-project/kiln/ir/eval"
 	"github.com/kiln-project/kiln/models/dsv4"
 	"github.com/kiln-project/kiln/passes"
@@ -202,7 +203,39 @@ func (e *Engine) snapshot() Tensors {
 func (e *Engine) restore(snap Tensors) {
 	for name, v := range e.allPools() {
 		copy(v.F, snap[name].F)
+		copy(v.I, snap[name].I)
 	}
+}
+
+// numbers are elements from..to-1 of a tensor, bytes of packed rows as they are.
+func numbers(v *eval.Tensor, from, to int) []float32 {
+	if v.F != nil {
+		return v.F[from:to:to]
+	}
+	var list []float32
+	for _, x := range v.I[from:to] {
+		list = append(list, float32(x))
+	}
+	return list
+}
+
+// spoil fills elements from..to-1 of a pool with NaN.
+func spoil(v *eval.Tensor, from, to int) {
+	for i := from; i < to; i++ {
+		if v.F != nil {
+			v.F[i] = canary
+		} else {
+			v.I[i] = canaryByte
+		}
+	}
+}
+
+// isSpoiled reports whether an element has what spoil leaves.
+func isSpoiled(v *eval.Tensor, i int) bool {
+	if v.F != nil {
+		return v.F[i] != v.F[i]
+	}
+	return v.I[i] == canaryByte
 }
 
 // poolRows says how a pool is laid out: a ring of that many rows per request, or
@@ -229,6 +262,14 @@ func (m *tinyModel) rows(name string) poolRows {
 		}
 	}
 	panic("pool " + name + " has no layout")
+}
+
+// format is how a pool that is packed packs its rows.
+func (m *tinyModel) format(name string) ir.RowFormat {
+	if strings.HasSuffix(name, "index_entries") {
+		return ir.RowFormat{To: ir.F4E2M1, Block: 32, Dims: m.cfg.IndexDim, D: m.cfg.IndexDim}
+	}
+	return ir.RowFormat{To: ir.F8E4M3, Block: 64, Dims: m.cfg.HeadDim - m.cfg.RopeDim, D: m.cfg.HeadDim}
 }
 
 // at is the pool row of a position, or of an entry.
@@ -269,7 +310,7 @@ func (m *tinyModel) liveRows(e *Engine, s *Seq) map[string][]float32 {
 		from, to := m.live(p, s.Len)
 		for i := from; i < to; i++ {
 			row := p.at(s, i)
-			out[name] = append(out[name], v.F[row*width:(row+1)*width]...)
+			out[name] = append(out[name], numbers(v, row*width, (row+1)*width)...)
 		}
 	}
 	return out
@@ -282,7 +323,11 @@ func (m *tinyModel) load(e *Engine, s *Seq, snap Tensors, from *Seq) {
 		first, last := p.written(0, s.Len)
 		for i := first; i < last; i++ {
 			a, b := p.at(s, i), p.at(from, i)
-			copy(v.F[a*width:(a+1)*width], snap[name].F[b*width:(b+1)*width])
+			if v.F != nil {
+				copy(v.F[a*width:(a+1)*width], snap[name].F[b*width:(b+1)*width])
+			} else {
+				copy(v.I[a*width:(a+1)*width], snap[name].I[b*width:(b+1)*width])
+			}
 		}
 	}
 }
@@ -291,11 +336,12 @@ func (m *tinyModel) load(e *Engine, s *Seq, snap Tensors, from *Seq) {
 // writes to rows that are nobody's, and reads of them as NaN results.
 var canary = math.Float32frombits(0x7fd50000)
 
+// canaryByte is that of packed rows: with all bytes so, their scales are NaN.
+const canaryByte = 0xFF
+
 func (e *Engine) fillCanary() {
 	for _, v := range e.allPools() {
-		for i := range v.F {
-			v.F[i] = canary
-		}
+		spoil(v, 0, v.Len())
 	}
 }
 
@@ -333,7 +379,7 @@ func samePools(t testing.TB, what string, want, got Tensors) {
 	flat := func(p Tensors) map[string][]float32 {
 		out := map[string][]float32{}
 		for name, v := range p {
-			out[name] = v.F
+			out[name] = numbers(v, 0, v.Len())
 		}
 		return out
 	}

@@ -317,6 +317,6 @@ func (p *perturbed) changes(name string, i int) []int64 {
 
 func equalTensors(a, b Tensors) bool {
 	return maps.EqualFunc(a, b, func(x, y *eval.Tensor) bool {
-		return slices.EqualFunc(x.F, y.F, func(v, w float32) bool { return math.Float32bits(v) == math.Float32bits(w) })
+		return slices.Equal(x.I, y.I) && slices.EqualFunc(x.F, y.F, func(v, w float32) bool { return math.Float32bits(v) == math.Float32bits(w) })
 	})
 }

@@ -27,6 +27,12 @@ func TestPaddingWritesNothing(t *testing.T) { devicetest.PaddingWritesNothing(t,
 
 func TestVerifyEqualsDecode(t *testing.T) { devicetest.VerifyEqualsDecode(t, openTiny(t)) }
 
+func TestPackedPools(t *testing.T) {
+	o := dsv4.DefaultOptions()
+	o.BF16Pools = true
+	devicetest.PackedPools(t, openTinyAs(t, false, o), openTiny(t))
+}
+
 // TestTaps: outputs of hidden states change no other bit, of logits or pools.
 func TestTaps(t *testing.T) {
 	const n, pages = 137, 2

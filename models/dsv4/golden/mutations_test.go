@@ -303,11 +303,12 @@ var mutations = []mutation{
 	{
 		rule: "block 64 (not 128) for KV", how: "blocks of 128 where the width allows", numerics: dsv4.Production,
 		checks: []string{"op/inplace64", "exact/kv-blocks"},
-		breaks: rewrite(only("fake_quant", func(b *ir.Builder, op *ir.Op, args []*ir.Value) []*ir.Value {
+		breaks: rewrite(only("pack_rows", func(b *ir.Builder, op *ir.Op, args []*ir.Value) []*ir.Value {
 			if op.DType("to") != ir.F8E4M3 || op.Int("dims")%128 != 0 {
 				return nil
 			}
-			return b.Op("fake_quant", set(op.Attrs, "block", 128), args...)
+			// Blocks of 64 hold what blocks of 128 were rounded to.
+			return b.Op("pack_rows", op.Attrs, b.Op1("fake_quant", set(op.Attrs, "block", 128), args[0]))
 		})),
 	},
 	{

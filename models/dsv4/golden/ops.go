@@ -61,7 +61,7 @@ func (s *Suite) inPlaceCheck(name string, dt ir.DType, goldenName string) Check 
 	})
 }
 
-// cacheRound rounds all of x to dt as the model's own decode graph rounds what
+// cacheRound rounds all of x to dt as the model's own decode graph packs what
 // it caches, with the block and floor found there. The unrounded variant must
 // have no such op, and leaves x alone.
 func (c *opCase) cacheRound(dt ir.DType, x *ir.Value) *ir.Value {
@@ -70,20 +70,21 @@ func (c *opCase) cacheRound(dt ir.DType, x *ir.Value) *ir.Value {
 		c.fail(err)
 		return x
 	}
-	var round *ir.Op
+	var pack *ir.Op
 	for _, op := range g.Ops {
-		if op.Def.Name == "fake_quant" && op.DType("to") == dt {
-			round = op
+		if op.Def.Name == "pack_rows" && op.DType("to") == dt {
+			pack = op
 		}
 	}
 	switch rounds := c.s.cfg.Numerics == dsv4.Production; {
-	case rounds && round == nil:
-		c.fail(fmt.Errorf("the model's decode graph rounds nothing to %s", dt))
-	case !rounds && round != nil:
-		c.fail(fmt.Errorf("the model's decode graph rounds to %s at %s", dt, round.Where()))
+	case rounds && pack == nil:
+		c.fail(fmt.Errorf("the model's decode graph packs nothing to %s", dt))
+	case !rounds && pack != nil:
+		c.fail(fmt.Errorf("the model's decode graph packs to %s at %s", dt, pack.Where()))
 	case rounds:
 		n, _ := x.Type.Dims[x.Type.Rank()-1].Const()
-		return c.Op1("fake_quant", ir.A("to", dt, "block", round.Int("block"), "floor", round.Float("floor"), "dims", n), x)
+		f := ir.RowFormat{To: dt, Block: pack.Int("block"), Dims: n, D: n}
+		return c.Unpack(f, c.Op1("pack_rows", append(f.Attrs(), ir.A("floor", pack.Float("floor"))...), x))
 	}
 	return x
 }
