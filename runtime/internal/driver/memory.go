@@ -76,7 +76,14 @@ func (b *Buffer) transfer(f *function, offset int64, p []byte, order func(device
 		}
 		// Heap memory does not move, and p outlives the call.
 		to, from := order(uintptr(b.address)+uintptr(offset), at(p))
-		return d.try(f, to, from, uintptr(len(p)))
+		if err := d.try(f, to, from, uintptr(len(p))); err != nil || f != &d.lib.fn.CopyToDevice {
+			return err
+		}
+		// From pageable memory the copy returns when the driver has its own copy of the bytes,
+		// which may be on their way still (CUDA driver API, "API synchronization behavior"). Streams
+		// do not wait for the null stream, so a launch could come before them.
+		const nullStream = 0
+		return d.try(&d.lib.fn.StreamSync, nullStream)
 	})
 }
 
