@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"github.com/kiln-project/kiln/codegen"
-	"github.com/kiln-project/kiln/codegen/warpsim"
+	"github.com/kiln-project/kiln/runtime/warpsim"
 	"github.com/kiln-project/kiln/runtime/device"
 )
 

@@ -31,7 +31,6 @@ type block struct {
 	phis   []phi
 	insts  []inst
 	branch branch
-	next   []*block
 }
 
 // phi takes values over from the block that the lane comes from.
