@@ -148,6 +148,8 @@ func RandomOf(typ string, exponent, limit int) (parts []RandomWords, err error) 
 			return nil, fmt.Errorf("%s: random ids of a row differ, and are below %d", typ, limit)
 		}
 		return []RandomWords{{Columns: columns, Limit: limit}}, nil
+	case data == ir.U8: // of packed rows: finite as a code, as a scale and as half of a bf16 number
+		return []RandomWords{{Mask: repeat(0x03, 8), Add: repeat(0x3C, 8)}}, nil
 	case data == ir.F4E2M1: // every code is a number
 		parts = []RandomWords{{Mask: ^uint64(0)}}
 	default:

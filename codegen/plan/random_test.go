@@ -104,3 +104,25 @@ func TestRandomIDs(t *testing.T) {
 		t.Errorf("ids occur %v times", seen)
 	}
 }
+
+// Whatever a row of bytes packs, and where, its numbers are finite and below 2.
+func TestRandomRows(t *testing.T) {
+	parts, err := plan.RandomOf("u8[64,592]", 0, 0)
+	if err != nil || len(parts) != 1 {
+		t.Fatalf("%d parts, error %v", len(parts), err)
+	}
+	b := make([]byte, 64*592)
+	parts[0].Fill(b, plan.RandomKey(1, 2, 0))
+	seen := map[byte]bool{}
+	for i := range b[1:] {
+		seen[b[i]] = true
+		half := math.Abs(float64(num.FromBF16(binary.LittleEndian.Uint16(b[i:]))))
+		scale := float64(num.FromE8M0(b[i]))
+		if x := float64(num.FromE4M3(b[i+1])); !(half < 2) || !(math.Abs(x) < 2) || !(6*scale < 2) {
+			t.Fatalf("bytes %#x and %#x", b[i], b[i+1])
+		}
+	}
+	if len(seen) < 4 {
+		t.Errorf("%d different bytes", len(seen))
+	}
+}

@@ -64,7 +64,8 @@ func (m *Model) bindRandom(index int, w plan.Storage, exponent int, r Random, li
 // wholeWords are the bytes of the words that hold some bytes.
 func wholeWords(bytes int64) int64 { return (bytes + 7) / 8 * 8 }
 
-// RandomState makes pools for a plan that hold numbers of about 1.
+// RandomState makes pools for a plan that hold numbers of about 1, or packed rows of
+// small ones.
 func (m *Model) RandomState(p *plan.Plan, r Random) (*State, error) {
 	st, err := m.NewState(p)
 	if err != nil {
