@@ -112,8 +112,11 @@ func TestBordersAreOneLaunch(t *testing.T) {
 			n[strings.Replace(u.Module.Kernels[l.Kernel].Form, "_quant", "", 1)]++
 		}
 		want, form := 1, ""
-		if tg.Kind == target.AMDGPU {
+		switch tg.Kind {
+		case target.AMDGPU:
 			want, form = 2, "_mfma"
+		case target.NVPTX:
+			want, form = 2, "_mma"
 		}
 		if fused, pre := n["hc_fused"+form], n["hc_pre"+form]; fused != 11*want || pre != want || n["hc_post"] != 1 {
 			t.Errorf("%s: launches of 12 sublayers: %d hc_fused%s, %d hc_pre%s, %d hc_post, want %d, %d and 1", name, fused, form, pre, form, n["hc_post"], 11*want, want)
