@@ -2,9 +2,11 @@ package driver
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"debug/elf"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -14,14 +16,15 @@ import (
 
 // Build identifies the build of the library: Version is that of its interface, which
 // several releases of a driver have. It is the build ID that linkers write (libcuda.so of
-// NVIDIA's driver 580.159.04 has one), or without one the SHA-256 of the file. CUDA's PTX
-// compiler is a library beside libcuda, of the same release.
+// NVIDIA's driver 580.159.04 has one), or without one the SHA-256 of the file; of a file
+// that is no longer there, of its first segment in memory. CUDA's PTX compiler is a library
+// beside libcuda, of the same release.
 func (l *Library) Build() (string, error) {
-	path := mappedFile(l.address)
-	if path == "" {
-		path = l.Path
+	m := mappedAt(l.address)
+	file, err := os.Open(cmp.Or(m.path, l.Path))
+	if errors.Is(err, os.ErrNotExist) && m.first != nil { // removed or replaced since it was loaded
+		return m.firstSegment()
 	}
-	file, err := os.Open(path)
 	if err != nil {
 		return "", fmt.Errorf("which build %s is: %w", l.Path, err)
 	}
@@ -36,13 +39,19 @@ func (l *Library) Build() (string, error) {
 	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
-// mappedFile is the file that is mapped at an address of this process, with links
-// followed; "" if the system does not say.
-func mappedFile(address uintptr) string {
+// mapped is a file that is mapped in this process.
+type mapped struct {
+	path  string     // with links followed; "" if the system does not say
+	first *[2]uint64 // where its beginning lies, from and to
+}
+
+// mappedAt is the file at an address.
+func mappedAt(address uintptr) mapped {
 	maps, err := os.ReadFile("/proc/self/maps")
 	if err != nil {
-		return ""
+		return mapped{}
 	}
+	begins := map[string]*[2]uint64{}
 	for line := range strings.Lines(string(maps)) {
 		// from-to permissions offset device inode path (proc_pid_maps(5))
 		fields := strings.SplitN(strings.TrimRight(line, "\n"), " ", 6)
@@ -55,11 +64,33 @@ func mappedFile(address uintptr) string {
 			continue
 		}
 		to, err := strconv.ParseUint(last, 16, 64)
-		if err == nil && from <= uint64(address) && uint64(address) < to {
-			return strings.TrimLeft(fields[5], " ")
+		if err != nil {
+			continue
+		}
+		path := strings.TrimLeft(fields[5], " ")
+		if strings.Trim(fields[2], "0") == "" && begins[path] == nil {
+			begins[path] = &[2]uint64{from, to}
+		}
+		if from <= uint64(address) && uint64(address) < to {
+			return mapped{path, begins[path]}
 		}
 	}
-	return ""
+	return mapped{}
+}
+
+// firstSegment is the SHA-256 of the file's first segment, which is only read: headers,
+// symbols and, where the file has one, the build ID.
+func (m mapped) firstSegment() (string, error) {
+	memory, err := os.Open("/proc/self/mem")
+	if err != nil {
+		return "", fmt.Errorf("which build %s is: %w", m.path, err)
+	}
+	defer memory.Close()
+	h := sha256.New()
+	if _, err := io.Copy(h, io.NewSectionReader(memory, int64(m.first[0]), int64(m.first[1]-m.first[0]))); err != nil {
+		return "", fmt.Errorf("which build %s is: %w", m.path, err)
+	}
+	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
 // noteBuildID is the type of a GNU note that holds a build ID (elf(5)).

@@ -29,6 +29,12 @@ func TestBuildOfFile(t *testing.T) {
 	if got, want := must[string](t)(l.Build()), fmt.Sprintf("%x", sha256.Sum256(data)); got != want {
 		t.Errorf("build %q, want %q", got, want)
 	}
+	// An update takes the file away while the library is loaded.
+	check(t, os.Remove(fake.Path))
+	gone := must[string](t)(l.Build())
+	if again := must[string](t)(l.Build()); !regexp.MustCompile(`^[0-9a-f]{64}$`).MatchString(gone) || again != gone {
+		t.Errorf("without the file: build %q, then %q", gone, again)
+	}
 	check(t, fake.Close())
 }
 
