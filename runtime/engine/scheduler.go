@@ -14,10 +14,10 @@ type Limits struct {
 	Sessions     int // that have a place at a time; all rings
 	Pages        int // of all sessions; all pages
 	SessionPages int // of one session, as the plans' page tables have; Pages
-	Rows         int // of a decode or speculative step, padding included, so that all are of one order class; more sessions take several
+	Rows         int // of a decode or speculative step, padding included, so that all are of one order class
 	Queue        int // requests that wait for a place; 256
 	Chunk        int // tokens of a prefill step; what the executor takes
-	Drafts       int // of a step: speculative steps take the place of decode steps; none
+	Drafts       int // of a session's step at most: speculative steps take the place of decode steps; none
 }
 
 // defaultQueue is how many requests wait if nobody says.
@@ -30,14 +30,16 @@ const defaultQueue = 256
 // it never runs out of them. Prompts are fed one after another in the order of
 // admission, a chunk a step; while there are prompts and sessions past theirs, such
 // steps alternate with decode steps of all the latter. With drafts those are speculative
-// steps, and a session may get several tokens of one: the same tokens. Nothing depends on
+// steps, and a session may get several tokens of one: the same tokens. Where a step has no
+// rows for all sessions with so many drafts, it has fewer drafts; where it has none for all
+// with one, or without drafts, they take turns in several steps. Nothing depends on
 // a clock: equal submissions between equal steps give equal steps.
 //
 // One goroutine calls Step, Drain or Serve; any may call Submit, and Cancel of sessions.
 type Scheduler struct {
 	e      *Engine
 	limits Limits
-	group  int           // sessions of a decode step at most
+	groups []int         // by drafts: sessions of a step at most, 0 if there is no such step
 	wake   chan struct{} // has one if something was submitted or cancelled
 
 	mu      sync.Mutex
@@ -72,7 +74,7 @@ func NewScheduler(e *Engine, l Limits) (*Scheduler, error) {
 	if err := limit("pages of a session", &l.SessionPages, l.Pages, l.Pages); err != nil {
 		return nil, err
 	}
-	s := &Scheduler{e: e, limits: l, group: l.Rows / (l.Drafts + 1), wake: make(chan struct{}, 1), places: NewPlaces(l.Sessions, l.Pages)}
+	s := &Scheduler{e: e, limits: l, groups: make([]int, l.Drafts+1), wake: make(chan struct{}, 1), places: NewPlaces(l.Sessions, l.Pages)}
 	s.stats.Drafts = newDraftStats(l.Drafts)
 	if err := s.fits(); err != nil {
 		return nil, fmt.Errorf("scheduler: %w", err)
@@ -87,7 +89,7 @@ func (s *Scheduler) fits() error {
 		if err := e.CheckDrafts(l.Drafts); err != nil {
 			return err
 		}
-		if s.group == 0 {
+		if l.Rows <= l.Drafts {
 			return fmt.Errorf("a step with %d drafts has %d rows of a request, beyond %d, where its order class ends: results would depend on the batch", l.Drafts, l.Drafts+1, l.Rows)
 		}
 		if _, err := e.exec.Fit(entryDraft, Shape{T: l.Chunk, B: 1, O: 1, P: 1}); err != nil {
@@ -97,28 +99,56 @@ func (s *Scheduler) fits() error {
 	if _, err := e.exec.Fit(entryPrefill, Shape{T: l.Chunk, B: 1, O: 1, P: l.SessionPages}); err != nil {
 		return err
 	}
-	for n := 1; n <= min(l.Sessions, s.group); n++ {
-		for _, step := range s.steps(n) {
-			fit, err := e.exec.Fit(step.entry, step.Shape)
-			if err != nil {
-				return err
-			}
-			if fit.T <= l.Rows {
-				continue
-			}
-			if n == 1 {
-				return fmt.Errorf("a %s step of one request has %d rows, beyond %d, where its order class ends: results would depend on the batch", step.entry, fit.T, l.Rows)
-			}
-			s.group = n - 1
-			return nil
-		}
+	var err error
+	if s.groups[l.Drafts], err = s.most(l.Drafts); err != nil {
+		return err
+	}
+	for k := 1; k < l.Drafts; k++ { // such steps need not be there
+		s.groups[k], _ = s.most(k)
 	}
 	return nil
 }
 
+// most is how many sessions a step with k drafts holds, of those that there may be. It is
+// an error if the executor has no step for as many as there are rows for, or if there are
+// too few rows for one.
+func (s *Scheduler) most(k int) (int, error) {
+	for n := 1; n <= min(s.limits.Sessions, s.limits.Rows/(k+1)); n++ {
+		for _, step := range s.steps(n, k) {
+			fit, err := s.e.exec.Fit(step.entry, step.Shape)
+			switch {
+			case err != nil:
+				return n - 1, err
+			case fit.T <= s.limits.Rows:
+			case n == 1:
+				return 0, fmt.Errorf("a %s step of one request has %d rows, beyond %d, where its order class ends: results would depend on the batch", step.entry, fit.T, s.limits.Rows)
+			default:
+				return n - 1, nil
+			}
+		}
+	}
+	return min(s.limits.Sessions, s.limits.Rows/(k+1)), nil
+}
+
+// drafts chooses how many drafts each of n sessions has in a step, and how many sessions a
+// step has.
+func (s *Scheduler) drafts(n int) (k, group int) {
+	for k := len(s.groups) - 1; k > 0; k-- {
+		if n <= s.groups[k] {
+			return k, n
+		}
+	}
+	for i, most := range s.groups {
+		if most >= group {
+			k, group = i, most
+		}
+	}
+	return k, group
+}
+
 // StepSessions is how many sessions a step has at most behind their prompts; more of them
 // take several steps, so that all are of one order class.
-func (s *Scheduler) StepSessions() int { return min(s.group, s.limits.Sessions) }
+func (s *Scheduler) StepSessions() int { return slices.Max(s.groups) }
 
 // entryShape is a step of an entry.
 type entryShape struct {
@@ -126,9 +156,9 @@ type entryShape struct {
 	Shape
 }
 
-// steps are those that n sessions may take which are past their prompts.
-func (s *Scheduler) steps(n int) []entryShape {
-	k, pages := s.limits.Drafts, s.limits.SessionPages
+// steps are those that n sessions may take which are past their prompts, with k drafts.
+func (s *Scheduler) steps(n, k int) []entryShape {
+	pages := s.limits.SessionPages
 	if k == 0 {
 		return []entryShape{{entryDecode, Shape{T: n, B: n, O: n, P: pages}}}
 	}
@@ -221,8 +251,9 @@ func (s *Scheduler) Step() (ran bool, err error) {
 	case prompt != nil:
 		err = s.prefill(prompt)
 	case len(rest) > 0:
-		for list := range slices.Chunk(rest, s.group) {
-			if err = s.decode(list); err != nil {
+		k, group := s.drafts(len(rest))
+		for list := range slices.Chunk(rest, group) {
+			if err = s.decode(list, k); err != nil {
 				break
 			}
 		}
@@ -285,7 +316,7 @@ func (s *Scheduler) prefill(x *Session) error {
 		return fmt.Errorf("prompt tokens %d..%d of a request: %w", from, from+len(part)-1, err)
 	}
 	if x.spec != nil {
-		ahead := s.speculation(nil)
+		ahead := s.speculation(nil, s.limits.Drafts)
 		err := ahead.chunk(x.spec, from, from+len(part), out)
 		Commit(f)
 		ahead.trim() // no chain of drafts: a run for one request alone costs more than it saves
@@ -306,10 +337,10 @@ func (s *Scheduler) prefill(x *Session) error {
 	return err
 }
 
-// decode gives each session its next tokens.
-func (s *Scheduler) decode(list []*Session) error {
-	if s.limits.Drafts > 0 {
-		return s.speculate(list)
+// decode gives each session its next tokens, of a step with so many drafts.
+func (s *Scheduler) decode(list []*Session, drafts int) error {
+	if drafts > 0 {
+		return s.speculate(list, drafts)
 	}
 	feeds := make([]Feed, len(list))
 	for i, x := range list {
@@ -334,10 +365,11 @@ func (s *Scheduler) decode(list []*Session) error {
 	return nil
 }
 
-// speculate verifies the drafts of sessions, gives each the tokens that follow, and makes
+// speculate verifies up to k drafts of each session, gives each the tokens that follow, and makes
 // new drafts. How many are right is each session's own matter.
-func (s *Scheduler) speculate(list []*Session) error {
-	ahead := s.speculation(list)
+func (s *Scheduler) speculate(list []*Session, k int) error {
+	ahead := s.speculation(list, k)
+	ahead.trim() // the step before may have had room for more
 	err := ahead.step()
 	s.count(ahead.stats)
 	if err != nil {
@@ -348,9 +380,8 @@ func (s *Scheduler) speculate(list []*Session) error {
 
 // speculation has sessions speculate. All that is kept of it between steps is what each
 // session drafted.
-func (s *Scheduler) speculation(list []*Session) *speculation {
-	k := s.limits.Drafts
-	a := &speculation{e: s.e, k: k, whole: s.e.exec.Has(speculateEntry(k)), stats: Stats{Drafts: newDraftStats(k)}}
+func (s *Scheduler) speculation(list []*Session, k int) *speculation {
+	a := &speculation{e: s.e, k: k, whole: s.e.exec.Has(speculateEntry(k)), stats: Stats{Drafts: newDraftStats(s.limits.Drafts)}}
 	for i, x := range list {
 		x.spec.request = i
 		a.live = append(a.live, x.spec)

@@ -129,6 +129,9 @@ func openModelOn(e *env, f *flags, dev device, taps bool, want dsv4.Head, progre
 	var drafts []int
 	if f.command == "run" && f.number("speculate") > 0 && compiled == nil && c.NextN > 0 {
 		drafts = append(drafts, f.number("speculate"))
+		if f.text("requests") != "" { // many have fewer
+			drafts = upTo(f.number("speculate"))
+		}
 	}
 	m, err := entriesOf(c, o, t, config, drafts...)
 	if err != nil {
@@ -203,7 +206,7 @@ func openModelOn(e *env, f *flags, dev device, taps bool, want dsv4.Head, progre
 			return engine.Limits{}, err
 		}
 		if dev.name == "ref" {
-			exec = &engine.Buckets{Executor: exec, Decode: size.batches(), Prefill: refPrefill, Pages: size.limits.SessionPages}
+			exec = &engine.Buckets{Executor: exec, Decode: size.batches(min(1, size.limits.Drafts), 0), Prefill: refPrefill, Pages: size.limits.SessionPages}
 		}
 		s.engine, err = engine.New(s.watchSteps(f, exec), layout, size.rings, size.pages)
 		return size.limits, err

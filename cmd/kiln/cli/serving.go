@@ -72,15 +72,23 @@ func (w serving) size(f *flags, l engine.Layout, bundle *compiledModel) (*served
 	return s, nil
 }
 
-// batches are the steps of requests past their prompts: powers of two, and the most that a
-// step of one order class has.
-func (s *served) batches() []int {
-	most := max(1, min(s.limits.Sessions, s.limits.Rows/(s.limits.Drafts+1)))
+// most is how many requests a step with k drafts has rows for.
+func (s *served) most(k int) int { return max(1, min(s.limits.Sessions, s.limits.Rows/(k+1))) }
+
+// batches are the steps, with k drafts, of more requests past their prompts than some:
+// powers of two, and the most that a step of one order class has.
+func (s *served) batches(k, some int) []int {
+	most := s.most(k)
 	var list []int
 	for n := 1; n < most; n *= 2 {
-		list = append(list, n)
+		if n > some {
+			list = append(list, n)
+		}
 	}
-	return append(list, most)
+	if most > some {
+		list = append(list, most)
+	}
+	return list
 }
 
 // buckets are the plans.
@@ -99,12 +107,17 @@ func (s *served) buckets() []passes.Bucket {
 		out = append(out, passes.Bucket{Entry: "prefill", Bind: bind(t, 1)})
 	}
 	k := s.limits.Drafts
-	for _, b := range s.batches() {
-		if k == 0 {
+	if k == 0 {
+		for _, b := range s.batches(0, 0) {
 			out = append(out, passes.Bucket{Entry: "decode", Bind: bind(b, b)})
-		} else {
-			out = append(out, passes.Bucket{Entry: string(dsv4.SpeculateEntry(k)), Bind: bind(b*(k+1), b)})
 		}
+	}
+	some := 0
+	for n := k; n > 0; n-- { // fewer drafts where there are no rows for more
+		for _, b := range s.batches(n, some) {
+			out = append(out, passes.Bucket{Entry: string(dsv4.SpeculateEntry(n)), Bind: bind(b*(n+1), b)})
+		}
+		some = s.most(n)
 	}
 	if k > 0 { // what start-up checks replay; the MTP block over the prompts
 		out = append(out, passes.Bucket{Entry: "decode", Bind: bind(1, 1)})
