@@ -4,8 +4,8 @@ import (
 	"testing"
 
 	"github.com/kiln-project/kiln/codegen"
-	"github.com/kiln-project/kiln/runtime/warpsim"
 	"github.com/kiln-project/kiln/runtime/device"
+	"github.com/kiln-project/kiln/runtime/warpsim"
 )
 
 // onGPU, with tag gpu, loads units on a GPU, or, if that is what it was told, compiles

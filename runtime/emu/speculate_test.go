@@ -11,7 +11,7 @@ import (
 
 // Speculative greedy generation, in whole steps, is plain greedy generation, token for
 // token. More of it is in speculate_long_test.go.
-func TestSpeculateIsGreedy(t *testing.T) { speculate(t, "gfx950", 2, 2, 8) }
+func TestSpeculateIsGreedy(t *testing.T) { speculate(t, "gfx950", 3, 2, 16) }
 
 // speculate generates tokens for a batch of requests with k drafts a step.
 func speculate(t *testing.T, chip string, batch, k, tokens int) {
