@@ -99,17 +99,44 @@ func withoutTimes(r benchReport) benchReport {
 				*x = &stat{Samples: (*x).Samples}
 			}
 		}
-		s.TokensPerS, s.GBPerS, s.Part, s.Sum, s.Gap = nil, 0, nil, nil, nil
+		s.TokensPerS, s.GBPerS, s.Part, s.Sum, s.Gap = nil, nil, nil, nil, nil
 		for j := range s.Each {
 			l := &s.Each[j]
-			l.Median, l.P95, l.GBPerS, l.Part = 0, 0, 0, nil
+			l.Median, l.P95, l.GBPerS, l.Part = 0, 0, nil, nil
 		}
 		for j := range s.Kernels {
 			k := &s.Kernels[j]
-			k.Us, k.Median, k.P95, k.Share, k.GBPerS, k.Part = 0, 0, 0, 0, 0, nil
+			k.Us, k.Median, k.P95, k.Share, k.GBPerS, k.Part = 0, 0, 0, nil, nil, nil
 		}
 	}
 	return r
+}
+
+// A sum or a time that is 0 or less is noise: no share and no rate is made of it.
+func TestBenchNoise(t *testing.T) {
+	for _, tc := range []struct {
+		us, gap float64
+		want    string
+	}{
+		{4, 6, "form  op   launches  us   of all  median us  p95 us  bytes   GB/s  of bandwidth\nf     add  1         4.0  100.0%  4.00       0.00    8000 B  2     2.0%\nsum 4.0 us, step 10.0 us, gap 6.0 us (60.0%); 3 samples of each launch\n"},
+		{-4, 14, "form  op   launches  us    of all  median us  p95 us  bytes   GB/s  of bandwidth\nf     add  1         -4.0  -       -4.00      0.00    8000 B  -     -\nsum -4.0 us, step 10.0 us, gap 14.0 us (140.0%); 3 samples of each launch\n"},
+	} {
+		s := benchStep{Sum: &tc.us, Gap: &tc.gap, LaunchSamples: 3, bandwidth: ptrTo(1e11)}
+		x := benchLaunch{Form: "f", Op: "add", Median: tc.us, Bytes: 8000}
+		x.GBPerS, x.Part = s.rate(x.Bytes, x.Median)
+		s.Each = []benchLaunch{x}
+		s.group(tc.us)
+		var b strings.Builder
+		if err := s.print(&b); err != nil {
+			t.Fatal(err)
+		}
+		if _, table, _ := strings.Cut(b.String(), "\n\nform"); "form"+table != tc.want {
+			t.Errorf("%g us:\n%s\nwant\n%s", tc.us, b.String(), tc.want)
+		}
+		if k := s.Kernels[0]; (k.Share == nil) != (tc.us < 0) || (k.GBPerS == nil) != (tc.us < 0) || (x.GBPerS == nil) != (tc.us < 0) {
+			t.Errorf("%g us: kernel %+v, launch %+v", tc.us, k, x)
+		}
+	}
 }
 
 // On the host: random weights and those of a checkpoint, decode and prefill; the
