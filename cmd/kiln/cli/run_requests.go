@@ -84,10 +84,31 @@ func checkRequestFlags(f *flags) error {
 	}
 	in, err := os.Stat(f.text("requests"))
 	if err != nil {
-		return err
+		return &codedError{exitFailed, fmt.Errorf("%s: %w", f.origins("requests"), err), "--requests F.jsonl, a file with a request a line: docs/serving.md"}
 	}
 	if out, err := os.Stat(f.text("out")); err == nil && os.SameFile(in, out) {
 		return usagef("--out OTHER.jsonl", "--out is the file of --requests")
+	}
+	return canWrite(f, "out")
+}
+
+// canWrite finds the file of a flag that cannot be written before a model is read, and
+// leaves what is in it. One that is new is not left behind.
+func canWrite(f *flags, name string) error {
+	path := f.text(name)
+	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() && !info.IsDir() {
+		return nil // who reads a pipe would take it for ended
+	}
+	_, before := os.Lstat(path)
+	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE, 0o666)
+	if err == nil {
+		err = file.Close()
+	}
+	if err == nil && before != nil {
+		err = os.Remove(path)
+	}
+	if err != nil {
+		return &codedError{exitFailed, fmt.Errorf("%s: %w", f.origins(name), err), fmt.Sprintf("--%s F%s in a folder that can be written", name, filepath.Ext(path))}
 	}
 	return nil
 }
