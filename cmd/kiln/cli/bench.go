@@ -65,7 +65,7 @@ type bench struct {
 	report   *benchReport
 
 	// Of the drafts that the checkpoint's weights make; nil without them.
-	acceptance    []float64
+	acceptance    []*float64
 	tokensPerStep float64
 
 	steps []benchPlan

@@ -203,7 +203,7 @@ func TestBenchSpeculate(t *testing.T) {
 	kiln(t, append(slices.Clone(args), "--speculate", "2", "--model", tinyModel, "--json")...).decode(t, &real)
 	s := check(&real)
 	d := s.Drafts
-	if s.TokensPerS == nil || len(d.Acceptance) != 2 || d.Acceptance[0] < 0.3 || d.Acceptance[1] > d.Acceptance[0] || *d.TokensPerStep <= 1.3 || *d.TokensPerStep > 3 {
+	if s.TokensPerS == nil || len(d.Acceptance) != 2 || *d.Acceptance[0] < 0.3 || *d.Acceptance[1] > *d.Acceptance[0] || *d.TokensPerStep <= 1.3 || *d.TokensPerStep > 3 {
 		t.Fatalf("with a checkpoint: %v tokens/s, drafts %+v", s.TokensPerS, d)
 	}
 	if want := 2 * *d.TokensPerStep / s.Whole.Median * 1e6; math.Abs(*s.TokensPerS/want-1) > 1e-6 {

@@ -25,11 +25,11 @@ type requestResult struct {
 	Error        string        `json:"error,omitempty"`
 	// With --stats: since the first step of any request; steps of the main model that it
 	// was part of, behind its prompt; and of its drafts by place the fraction that was
-	// right, with --speculate.
-	FirstS     *float64  `json:"first_token_s,omitempty"`
-	DoneS      *float64  `json:"done_s,omitempty"`
-	MainSteps  *int      `json:"main_steps,omitempty"`
-	Acceptance []float64 `json:"acceptance,omitempty"`
+	// right, with --speculate; null where none was verified.
+	FirstS     *float64   `json:"first_token_s,omitempty"`
+	DoneS      *float64   `json:"done_s,omitempty"`
+	MainSteps  *int       `json:"main_steps,omitempty"`
+	Acceptance []*float64 `json:"acceptance,omitempty"`
 }
 
 // requestsResult is the JSON of run --requests: what --out does not have.
@@ -42,11 +42,11 @@ type requestsResult struct {
 	Seconds      float64 `json:"seconds"` // from the first step of any on
 	TokensPerS   float64 `json:"tokens_per_s"`
 	// MainSteps are steps of the main model behind prompts, each of any number of requests.
-	MainSteps     int       `json:"main_steps"`
-	Acceptance    []float64 `json:"acceptance,omitempty"` // of all drafts by place, with --speculate
-	Device        string    `json:"device"`
-	Stats         *runStats `json:"stats,omitempty"` // with --stats
-	StartupChecks []string  `json:"startup_checks,omitempty"`
+	MainSteps     int        `json:"main_steps"`
+	Acceptance    []*float64 `json:"acceptance,omitempty"` // of all drafts by place, with --speculate
+	Device        string     `json:"device"`
+	Stats         *runStats  `json:"stats,omitempty"` // with --stats
+	StartupChecks []string   `json:"startup_checks,omitempty"`
 }
 
 // manyFlags are the flags of run that only --requests has a use for, singleFlags those
@@ -315,7 +315,7 @@ func (b *batch) result(x *batched) requestResult {
 	}
 	if b.f.boolean("stats") {
 		done := time.Since(b.started).Seconds()
-		r.DoneS, r.MainSteps, r.Acceptance = &done, &out.Steps, out.Drafts.Acceptance()
+		r.DoneS, r.MainSteps, r.Acceptance = &done, &out.Steps, acceptanceOf(out.Drafts)
 		if !x.first.IsZero() {
 			first := x.first.Sub(b.started).Seconds()
 			r.FirstS = &first
@@ -357,7 +357,7 @@ func (b *batch) finish(err error) error {
 	r.TokensPerS = float64(r.NewTokens) / max(r.Seconds, 1e-9)
 	if b.sched != nil {
 		st := b.sched.Stats()
-		r.MainSteps, r.Acceptance = st.Steps, st.Drafts.Acceptance()
+		r.MainSteps, r.Acceptance = st.Steps, acceptanceOf(st.Drafts)
 	}
 	r.Stats = b.s.stats(r.PromptTokens, decoded+1)
 	switch {
