@@ -160,7 +160,11 @@ const defaultCtx = 1024
 func (b *bench) chooseSteps() error {
 	at := slices.IndexFunc(benchEntries, func(e struct{ name, symbol, flag string }) bool { return e.name == b.f.text("entry") })
 	if at < 0 {
-		return refuse(fmt.Errorf("%s %s: decode and prefill can be timed", b.f.origins("entry"), b.f.text("entry")), "--entry decode")
+		hint := "--entry decode"
+		if k, ok := strings.CutPrefix(b.f.text("entry"), "speculate"); ok && k != "" {
+			hint = "--speculate " + k
+		}
+		return refuse(fmt.Errorf("%s %s: decode and prefill can be timed, and steps with drafts by --speculate", b.f.origins("entry"), b.f.text("entry")), hint)
 	}
 	entry := benchEntries[at]
 	if err := b.checkDrafts(); err != nil {
