@@ -106,6 +106,15 @@ func openBench(e *env, f *flags, path string) (*bench, error) {
 	if b.config, err = dsv4.ParseConfig(m.Config, path+"/config.json"); err != nil {
 		return nil, refuse(err, "")
 	}
+	if dir := f.text("model"); dir != "" {
+		c, err := loadConfig(dir)
+		if err == nil {
+			err = sameConfig(f, path, "", b.config, c)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
 	if b.dev, err = chooseDevice(e, f); err != nil {
 		return nil, err
 	}

@@ -317,6 +317,7 @@ func TestBenchRefuses(t *testing.T) {
 	b := benchBundle(t, hostTargetName(t), "--layers", "1")
 	random := []string{"bench", b, "--random-weights", "--device", "host"}
 	with := func(args ...string) []string { return append(slices.Clone(random), args...) }
+	other := withConfig(t, `"rope_theta": 10000`, `"rope_theta": 20000`)
 	for _, tc := range []struct {
 		args  []string
 		code  int
@@ -324,6 +325,8 @@ func TestBenchRefuses(t *testing.T) {
 	}{
 		{[]string{"bench", b}, exitUsage, []string{"bench needs exactly one of --model, --random-weights, got 0"}},
 		{with("--model", tinyModel), exitUsage, []string{"got 2"}},
+		{[]string{"bench", b, "--model", other}, exitRefused, []string{b + " was compiled from another config.json than " + other + " has\n  try: kiln compile --model " + other + " -o OTHER.kiln\n"}},
+		{[]string{"bench", b, "--model", other + "/none"}, exitFailed, []string{"model folder " + other + "/none: "}},
 		{with("--batch", "3"), exitRefused, []string{"--batch 3: " + b + " was compiled for 1,2\n", "--batch 1\n"}},
 		{with("--batch", "0"), exitUsage, []string{`--batch: "0"`}},
 		{with("--ctx", "128"), exitRefused, []string{"--ctx 128: with 1 new, " + b + " has room for 128 tokens of a request", "--ctx 127\n"}},
