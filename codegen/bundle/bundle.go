@@ -96,10 +96,8 @@ func ObjectName(target string) string {
 // Write makes the folder. It appears whole or not at all: a folder that is there
 // already is replaced only if it is a bundle.
 func (b *Bundle) Write(dir string) error {
-	if info, err := os.Lstat(dir); err == nil {
-		if !info.IsDir() || !isBundle(dir) {
-			return fmt.Errorf("%s exists and is not a bundle", dir)
-		}
+	if err := CanWrite(dir); err != nil {
+		return err
 	}
 	tmp, err := os.MkdirTemp(filepath.Dir(filepath.Clean(dir)), ".kiln-*")
 	if err != nil {
@@ -118,6 +116,16 @@ func (b *Bundle) Write(dir string) error {
 	}
 	defer os.RemoveAll(old)
 	return os.Rename(tmp, dir)
+}
+
+// CanWrite finds what Write would refuse, before there is a bundle to be written: a
+// folder that is in no folder, and what is there and is no bundle.
+func CanWrite(dir string) error {
+	if info, err := os.Lstat(dir); err == nil && (!info.IsDir() || !isBundle(dir)) {
+		return fmt.Errorf("%s exists and is not a bundle", dir)
+	}
+	_, err := os.Stat(filepath.Dir(filepath.Clean(dir)))
+	return err
 }
 
 // isBundle reports whether a folder's manifest is one, of any version.

@@ -65,7 +65,7 @@ type bench struct {
 	report   *benchReport
 
 	// Of the drafts that the checkpoint's weights make; nil without them.
-	acceptance    []float64
+	acceptance    []*float64
 	tokensPerStep float64
 
 	steps []benchPlan
@@ -105,6 +105,15 @@ func openBench(e *env, f *flags, path string) (*bench, error) {
 	b := &bench{e: e, f: f, path: path, manifest: m.Manifest}
 	if b.config, err = dsv4.ParseConfig(m.Config, path+"/config.json"); err != nil {
 		return nil, refuse(err, "")
+	}
+	if dir := f.text("model"); dir != "" {
+		c, err := loadConfig(dir)
+		if err == nil {
+			err = sameConfig(f, path, "", b.config, c)
+		}
+		if err != nil {
+			return nil, err
+		}
 	}
 	if b.dev, err = chooseDevice(e, f); err != nil {
 		return nil, err
@@ -160,7 +169,11 @@ const defaultCtx = 1024
 func (b *bench) chooseSteps() error {
 	at := slices.IndexFunc(benchEntries, func(e struct{ name, symbol, flag string }) bool { return e.name == b.f.text("entry") })
 	if at < 0 {
-		return refuse(fmt.Errorf("%s %s: decode and prefill can be timed", b.f.origins("entry"), b.f.text("entry")), "--entry decode")
+		hint := "--entry decode"
+		if k, ok := strings.CutPrefix(b.f.text("entry"), "speculate"); ok && k != "" {
+			hint = "--speculate " + k
+		}
+		return refuse(fmt.Errorf("%s %s: decode and prefill can be timed, and steps with drafts by --speculate", b.f.origins("entry"), b.f.text("entry")), hint)
 	}
 	entry := benchEntries[at]
 	if err := b.checkDrafts(); err != nil {

@@ -82,7 +82,7 @@ type benchStep struct {
 	// measured, null where none was.
 	TokensPerS *float64     `json:"tokens_per_s"`
 	Drafts     *benchDrafts `json:"speculate,omitempty"`
-	GBPerS     float64      `json:"gb_per_s"` // by Replay, or else Eager
+	GBPerS     *float64     `json:"gb_per_s"` // by Replay, or else Eager
 	Part       *float64     `json:"of_bandwidth"`
 
 	LaunchSamples int           `json:"launch_samples"`
@@ -102,9 +102,9 @@ type benchKernel struct {
 	Us       float64  `json:"sum_us"`    // of all
 	Median   float64  `json:"median_us"` // of one
 	P95      float64  `json:"p95_us"`    // the largest of one
-	Share    float64  `json:"share"`     // of the sum
+	Share    *float64 `json:"share"`     // of the sum; null where that is noise
 	Bytes    int64    `json:"bytes"`
-	GBPerS   float64  `json:"gb_per_s"`
+	GBPerS   *float64 `json:"gb_per_s"` // null where the time is noise
 	Part     *float64 `json:"of_bandwidth"`
 
 	each []float64
@@ -122,7 +122,7 @@ type benchLaunch struct {
 	P95    float64  `json:"p95_us"`
 	Bytes  int64    `json:"bytes"`
 	Flops  int64    `json:"flops"`
-	GBPerS float64  `json:"gb_per_s"`
+	GBPerS *float64 `json:"gb_per_s"` // null where the time is noise
 	Part   *float64 `json:"of_bandwidth"`
 }
 
@@ -212,15 +212,15 @@ func (r *benchStep) launched(s rt.Samples, replayed bool) {
 
 // rate is bytes in a time as GB/s, and as a part of the bandwidth. A time that is not
 // above 0 is noise, and gives none.
-func (r *benchStep) rate(bytes int64, us float64) (float64, *float64) {
+func (r *benchStep) rate(bytes int64, us float64) (perS, part *float64) {
 	if us <= 0 {
-		return 0, nil
+		return nil, nil
 	}
 	rate := float64(bytes) / us / 1000
 	if r.bandwidth == nil {
-		return rate, nil
+		return &rate, nil
 	}
-	return rate, ptrTo(rate * 1e9 / *r.bandwidth)
+	return &rate, ptrTo(rate * 1e9 / *r.bandwidth)
 }
 
 // add fills in the launches, of a step that took so long by itself.
@@ -240,7 +240,8 @@ func (r *benchStep) add(launches []rt.Launch, p *plan.Plan, times []rt.LaunchTim
 	r.group(sum)
 }
 
-// group sums the launches up by form and op, in the order of their first launches.
+// group sums the launches up by form and op, in the order of their first launches. Of a
+// sum that is not above 0, so noise, no launch is a part.
 func (r *benchStep) group(sum float64) {
 	for _, x := range r.Each {
 		at := slices.IndexFunc(r.Kernels, func(k benchKernel) bool { return k.Form == x.Form && k.Op == x.Op })
@@ -255,7 +256,9 @@ func (r *benchStep) group(sum float64) {
 		k := &r.Kernels[i]
 		slices.Sort(k.each)
 		k.Median = (k.each[(len(k.each)-1)/2] + k.each[len(k.each)/2]) / 2
-		k.Share = k.Us / max(sum, 1e-9)
+		if sum > 0 {
+			k.Share = ptrTo(k.Us / sum)
+		}
 		k.GBPerS, k.Part = r.rate(k.Bytes, k.Us)
 	}
 }
@@ -319,7 +322,7 @@ func (r *benchStep) print(w io.Writer) error {
 	byTime := slices.Clone(r.Kernels)
 	slices.SortStableFunc(byTime, func(a, b benchKernel) int { return cmp.Compare(b.Us, a.Us) })
 	for _, k := range byTime {
-		fmt.Fprintf(tw, "%s\t%s\t%d\t%.1f\t%.1f%%\t%.2f\t%.2f\t%s\t%.0f\t%s\n", k.Form, k.Op, k.Launches, k.Us, 100*k.Share, k.Median, k.P95, size(k.Bytes), k.GBPerS, percent(k.Part))
+		fmt.Fprintf(tw, "%s\t%s\t%d\t%.1f\t%s\t%.2f\t%.2f\t%s\t%s\t%s\n", k.Form, k.Op, k.Launches, k.Us, percent(k.Share), k.Median, k.P95, size(k.Bytes), perSecond(k.GBPerS), percent(k.Part))
 	}
 	if err := tw.Flush(); err != nil {
 		return err
@@ -334,4 +337,12 @@ func percent(part *float64) string {
 		return "-"
 	}
 	return fmt.Sprintf("%.1f%%", 100**part)
+}
+
+// perSecond are GB/s that may not be known.
+func perSecond(rate *float64) string {
+	if rate == nil {
+		return "-"
+	}
+	return fmt.Sprintf("%.0f", *rate)
 }

@@ -24,8 +24,8 @@ type benchDrafts struct {
 	// Acceptance is, by place behind the last token, the fraction of the drafts there
 	// that were right, and all before them; TokensPerStep what a request gets of a step
 	// on average. Both are null where they are not measured: with random weights.
-	Acceptance    []float64 `json:"acceptance"`
-	TokensPerStep *float64  `json:"tokens_per_step"`
+	Acceptance    []*float64 `json:"acceptance"`
+	TokensPerStep *float64   `json:"tokens_per_step"`
 	// PerAccepted is tokens/s if every request accepts 0, 1, ... drafts of each step.
 	PerAccepted []float64 `json:"tokens_per_s_by_accepted"`
 }
@@ -141,7 +141,7 @@ func (b *bench) measureAcceptance(k int) (err error) {
 			count.Accepted[j] += list[0].Drafts.Accepted[j]
 		}
 	}
-	b.acceptance, b.tokensPerStep = count.Acceptance(), float64(tokens)/float64(steps)
+	b.acceptance, b.tokensPerStep = acceptanceOf(count), float64(tokens)/float64(steps)
 	return nil
 }
 
@@ -169,7 +169,7 @@ func (s *statesOf) close() error {
 }
 
 // speculates fills in what a step with drafts that takes so many seconds is worth.
-func (r *benchStep) speculates(k int, acceptance []float64, perStep float64, seconds float64) {
+func (r *benchStep) speculates(k int, acceptance []*float64, perStep float64, seconds float64) {
 	d := &benchDrafts{Drafts: k}
 	for n := range k + 1 {
 		d.PerAccepted = append(d.PerAccepted, float64(r.Batch*(n+1))/seconds)

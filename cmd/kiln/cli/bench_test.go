@@ -99,17 +99,44 @@ func withoutTimes(r benchReport) benchReport {
 				*x = &stat{Samples: (*x).Samples}
 			}
 		}
-		s.TokensPerS, s.GBPerS, s.Part, s.Sum, s.Gap = nil, 0, nil, nil, nil
+		s.TokensPerS, s.GBPerS, s.Part, s.Sum, s.Gap = nil, nil, nil, nil, nil
 		for j := range s.Each {
 			l := &s.Each[j]
-			l.Median, l.P95, l.GBPerS, l.Part = 0, 0, 0, nil
+			l.Median, l.P95, l.GBPerS, l.Part = 0, 0, nil, nil
 		}
 		for j := range s.Kernels {
 			k := &s.Kernels[j]
-			k.Us, k.Median, k.P95, k.Share, k.GBPerS, k.Part = 0, 0, 0, 0, 0, nil
+			k.Us, k.Median, k.P95, k.Share, k.GBPerS, k.Part = 0, 0, 0, nil, nil, nil
 		}
 	}
 	return r
+}
+
+// A sum or a time that is 0 or less is noise: no share and no rate is made of it.
+func TestBenchNoise(t *testing.T) {
+	for _, tc := range []struct {
+		us, gap float64
+		want    string
+	}{
+		{4, 6, "form  op   launches  us   of all  median us  p95 us  bytes   GB/s  of bandwidth\nf     add  1         4.0  100.0%  4.00       0.00    8000 B  2     2.0%\nsum 4.0 us, step 10.0 us, gap 6.0 us (60.0%); 3 samples of each launch\n"},
+		{-4, 14, "form  op   launches  us    of all  median us  p95 us  bytes   GB/s  of bandwidth\nf     add  1         -4.0  -       -4.00      0.00    8000 B  -     -\nsum -4.0 us, step 10.0 us, gap 14.0 us (140.0%); 3 samples of each launch\n"},
+	} {
+		s := benchStep{Sum: &tc.us, Gap: &tc.gap, LaunchSamples: 3, bandwidth: ptrTo(1e11)}
+		x := benchLaunch{Form: "f", Op: "add", Median: tc.us, Bytes: 8000}
+		x.GBPerS, x.Part = s.rate(x.Bytes, x.Median)
+		s.Each = []benchLaunch{x}
+		s.group(tc.us)
+		var b strings.Builder
+		if err := s.print(&b); err != nil {
+			t.Fatal(err)
+		}
+		if _, table, _ := strings.Cut(b.String(), "\n\nform"); "form"+table != tc.want {
+			t.Errorf("%g us:\n%s\nwant\n%s", tc.us, b.String(), tc.want)
+		}
+		if k := s.Kernels[0]; (k.Share == nil) != (tc.us < 0) || (k.GBPerS == nil) != (tc.us < 0) || (x.GBPerS == nil) != (tc.us < 0) {
+			t.Errorf("%g us: kernel %+v, launch %+v", tc.us, k, x)
+		}
+	}
 }
 
 // On the host: random weights and those of a checkpoint, decode and prefill; the
@@ -176,7 +203,7 @@ func TestBenchSpeculate(t *testing.T) {
 	kiln(t, append(slices.Clone(args), "--speculate", "2", "--model", tinyModel, "--json")...).decode(t, &real)
 	s := check(&real)
 	d := s.Drafts
-	if s.TokensPerS == nil || len(d.Acceptance) != 2 || d.Acceptance[0] < 0.3 || d.Acceptance[1] > d.Acceptance[0] || *d.TokensPerStep <= 1.3 || *d.TokensPerStep > 3 {
+	if s.TokensPerS == nil || len(d.Acceptance) != 2 || *d.Acceptance[0] < 0.3 || *d.Acceptance[1] > *d.Acceptance[0] || *d.TokensPerStep <= 1.3 || *d.TokensPerStep > 3 {
 		t.Fatalf("with a checkpoint: %v tokens/s, drafts %+v", s.TokensPerS, d)
 	}
 	if want := 2 * *d.TokensPerStep / s.Whole.Median * 1e6; math.Abs(*s.TokensPerS/want-1) > 1e-6 {
@@ -290,6 +317,7 @@ func TestBenchRefuses(t *testing.T) {
 	b := benchBundle(t, hostTargetName(t), "--layers", "1")
 	random := []string{"bench", b, "--random-weights", "--device", "host"}
 	with := func(args ...string) []string { return append(slices.Clone(random), args...) }
+	other := withConfig(t, `"rope_theta": 10000`, `"rope_theta": 20000`)
 	for _, tc := range []struct {
 		args  []string
 		code  int
@@ -297,12 +325,15 @@ func TestBenchRefuses(t *testing.T) {
 	}{
 		{[]string{"bench", b}, exitUsage, []string{"bench needs exactly one of --model, --random-weights, got 0"}},
 		{with("--model", tinyModel), exitUsage, []string{"got 2"}},
+		{[]string{"bench", b, "--model", other}, exitRefused, []string{b + " was compiled from another config.json than " + other + " has\n  try: kiln compile --model " + other + " -o OTHER.kiln\n"}},
+		{[]string{"bench", b, "--model", other + "/none"}, exitFailed, []string{"model folder " + other + "/none: "}},
 		{with("--batch", "3"), exitRefused, []string{"--batch 3: " + b + " was compiled for 1,2\n", "--batch 1\n"}},
 		{with("--batch", "0"), exitUsage, []string{`--batch: "0"`}},
 		{with("--ctx", "128"), exitRefused, []string{"--ctx 128: with 1 new, " + b + " has room for 128 tokens of a request", "--ctx 127\n"}},
 		{with("--entry", "prefill", "--ctx", "113"), exitRefused, []string{"--ctx 113: with 16 new", "--ctx 112\n"}},
 		{with("--ctx", "1,-1"), exitUsage, []string{`--ctx "1,-1": want distinct numbers`}},
-		{with("--entry", "verify"), exitRefused, []string{"--entry verify: decode and prefill can be timed"}},
+		{with("--entry", "verify"), exitRefused, []string{"--entry verify: decode and prefill can be timed", "  try: --entry decode\n"}},
+		{with("--entry", "speculate1"), exitRefused, []string{"--entry speculate1: decode and prefill can be timed, and steps with drafts by --speculate\n", "  try: --speculate 1\n"}},
 		{with("--prefill", "16"), exitUsage, []string{"--prefill is of entry prefill, not of decode", "  try: --batch 1\n"}},
 		{with("--entry", "prefill", "--batch", "1"), exitUsage, []string{"--batch is of entry decode, not of prefill", "  try: --prefill 16\n"}},
 		{with("--steps-only", "--window", "0"), exitUsage, []string{"--window: with --steps-only no launch is timed\n  try: leave --window out\n"}},

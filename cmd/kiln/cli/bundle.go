@@ -41,6 +41,14 @@ func recompile(f *flags, target string, more ...string) string {
 	return strings.Join(append(append(words, more...), "-o OTHER.kiln"), " ")
 }
 
+// sameConfig refuses a bundle that was compiled from another config than the model's.
+func sameConfig(f *flags, path, target string, compiled, c *dsv4.Config) error {
+	if reflect.DeepEqual(compiled, c) {
+		return nil
+	}
+	return refuse(fmt.Errorf("%s was compiled from another config.json than %s has", path, f.text("model")), recompile(f, target))
+}
+
 // readManifest reads a bundle's manifest. One that cannot be read is an error with the
 // command that writes another.
 func readManifest(f *flags, path string) (*bundle.Bundle, error) {
@@ -110,8 +118,8 @@ func openBundle(f *flags, dev device, path string, c *dsv4.Config, o *dsv4.Optio
 	if err != nil {
 		return nil, refuse(err, "")
 	}
-	if !reflect.DeepEqual(compiled, c) {
-		return nil, refuse(fmt.Errorf("%s was compiled from another config.json than %s has", path, f.text("model")), recompile(f, runs[0]))
+	if err := sameConfig(f, path, runs[0], compiled, c); err != nil {
+		return nil, err
 	}
 	if set.Layers != c.Layers { // a part of the model is for looking at, not for running
 		return nil, differs("layers", set.Layers, c.Layers)

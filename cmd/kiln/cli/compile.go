@@ -74,6 +74,9 @@ func runCompile(e *env, f *flags, _ []string) error {
 	if !strings.HasSuffix(f.text("out"), ".kiln") {
 		return usagef("-o model.kiln", "--out %s: a bundle's name ends in .kiln", f.text("out"))
 	}
+	if err := bundle.CanWrite(f.text("out")); err != nil {
+		return &codedError{exitFailed, fmt.Errorf("%s: %w", f.origins("out"), err), "-o model.kiln, in a folder that is there"}
+	}
 	if err := applyLimits(c, &set); err != nil {
 		return err
 	}

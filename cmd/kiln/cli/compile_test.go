@@ -277,6 +277,7 @@ func itoa(n int) string { b, _ := json.Marshal(n); return string(b) }
 func TestCompileRefuses(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "m.kiln")
 	base := []string{"compile", "--model", tinyModel, "-o", out}
+	other := writeFile(t, "other.kiln", "not a bundle")
 	for _, tc := range []struct {
 		args []string
 		code int
@@ -301,6 +302,9 @@ func TestCompileRefuses(t *testing.T) {
 		{[]string{"--layers", "7"}, exitRefused, "the model has 6"},
 		{[]string{"--taps", "all"}, exitUsage, `unknown tap "all"`},
 		{[]string{"--out", "m.txt"}, exitUsage, "ends in .kiln"},
+		// Before anything is compiled.
+		{[]string{"--out", filepath.Join(out, "none", "m.kiln"), "--llvm", "/nonexistent"}, exitFailed, "--out: stat " + filepath.Join(out, "none") + ": no such file or directory\n  try: -o model.kiln, in a folder that is there"},
+		{[]string{"--out", other, "--llvm", "/nonexistent"}, exitFailed, "--out: " + other + " exists and is not a bundle"},
 	} {
 		kiln(t, append(base, tc.args...)...).failed(t, tc.code, tc.part)
 	}

@@ -30,7 +30,7 @@ func newCountersFlag(f *flags) (*countersFlag, error) {
 	case text == "text":
 		return &countersFlag{}, nil
 	case strings.HasSuffix(text, ".json"):
-		return &countersFlag{path: text}, nil
+		return &countersFlag{path: text}, canWrite(f, "counters")
 	default:
 		return nil, usagef("--counters text", "%s: want text, or a file whose name ends in .json, not %q", f.origins("counters"), text)
 	}

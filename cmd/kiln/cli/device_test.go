@@ -53,6 +53,7 @@ func TestChooseDevice(t *testing.T) {
 		{"unknown chip", []string{"--device", "emu:gfx90a"}, nil, [2]string{"", "--device emu:gfx90a: this version has auto, hip:N, cuda:N, host, emu:gfx942, emu:gfx950, ref"}},
 		{"sanitizers of what is emulated", []string{"--device", "emu", "--sanitize", "memory,race"}, nil, [2]string{"emu:gfx950", "given by --device"}},
 		{"sanitizers of the host", []string{"--sanitize", "all"}, nil, [2]string{"", "--sanitize: device host cannot: only what is emulated can be watched"}},
+		{"counters that cannot be written", []string{"--device", "emu", "--counters", "/dev/null/c.json"}, nil, [2]string{"", "--counters: open /dev/null/c.json: not a directory"}},
 		{"counters of ref", []string{"--device", "ref"}, []string{"KILN_COUNTERS=text"}, [2]string{"", "KILN_COUNTERS: device ref cannot: only what is emulated can be watched"}},
 		{"unknown", []string{"--device", "abacus"}, nil, [2]string{"", "--device abacus: this version has auto, hip:N, cuda:N, host, emu:gfx942, emu:gfx950, ref"}},
 	} {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/kiln-project/kiln/codegen/bundle"
 	"github.com/kiln-project/kiln/codegen/plan"
+	"github.com/kiln-project/kiln/codegen/target"
 	"github.com/kiln-project/kiln/ir"
 	"github.com/kiln-project/kiln/models/dsv4"
 	rt "github.com/kiln-project/kiln/runtime/device"
@@ -52,7 +53,11 @@ func newSizer(path string, b *bundle.Bundle, code *bundle.Code) (*sizer, error) 
 	if err != nil {
 		return nil, refuse(err, "")
 	}
-	s := &sizer{path: path, set: b.Manifest.Settings, maxPositions: c.MaxPositions, code: code}
+	t, err := target.Lookup(code.Module.Target)
+	if err != nil {
+		return nil, fmt.Errorf("%s: manifest.json: %w", path, err)
+	}
+	s := &sizer{path: path, set: b.Manifest.Settings, maxPositions: c.MaxPositions, code: code, eager: !t.GPU()}
 	if s.set.Layers < 1 || s.set.Layers > c.Layers || len(s.set.Batch) == 0 {
 		return nil, fmt.Errorf("%s: manifest.json: %d layers of %d, batch %v", path, s.set.Layers, c.Layers, s.set.Batch)
 	}

@@ -215,7 +215,11 @@ func (t targetNeeds) print(w io.Writer) error {
 	line("pools", t.Pools, "")
 	line("arena", t.Arena, arena)
 	line("code", t.Code, "")
-	line("graphs", t.Graphs, fmt.Sprintf("an estimate, of %d nodes: %d launches and the kernels around each step; 0 with --graph off", t.Nodes, t.Launches))
+	graphs := fmt.Sprintf("an estimate, of %d nodes: %d launches and the kernels around each step; 0 with --graph off", t.Nodes, t.Launches)
+	if t.Graphs == 0 {
+		graphs = "none: launches go to the device one by one"
+	}
+	line("graphs", t.Graphs, graphs)
 	line("total", t.Total, "")
 	if t.Checks != nil {
 		line("checks", *t.Checks, "of start-up checks, at most, before there are pools; not in the total")

@@ -104,6 +104,24 @@ func TestPlan(t *testing.T) {
 	}
 }
 
+// What runs on the CPU has no graphs, so that they take nothing: the total is that of
+// run --dry-run.
+func TestPlanHost(t *testing.T) {
+	b := benchBundle(t, hostTargetName(t))
+	var plan, dry planReport
+	kiln(t, "plan", b, "--json").decode(t, &plan)
+	kiln(t, "run", "--model", tinyModel, "--bundle", b, "--device", "host", "--prompt-ids", "5", "--max-new-tokens", "1", "--dry-run", "--json").decode(t, &dry)
+	if n := plan.Targets[0]; n.Graphs != 0 || n.Launches < 20 || n.Total != n.Weights+n.Pools+n.Arena+n.Code {
+		t.Errorf("needs %+v", n)
+	}
+	if diff := cmp.Diff(plan.Targets[0].memoryNeed, dry.Targets[0].memoryNeed); diff != "" {
+		t.Errorf("-plan +dry run:\n%s", diff)
+	}
+	if out := kiln(t, "plan", b).ok(t).stdout; !strings.Contains(out, "\n  graphs            0 B  none: launches go to the device one by one\n") {
+		t.Errorf("standard output\n%s", out)
+	}
+}
+
 // A bundle runs in the memory that its plan names. In less it is refused, with what
 // would fit, before weights are read.
 func TestRunFitsMemory(t *testing.T) {

@@ -66,12 +66,12 @@ type runResult struct {
 	TokensPerS float64 `json:"tokens_per_s"`
 	// MainSteps are steps of the main model behind the prompt. Acceptance is, with
 	// --speculate K, for each of the K places behind the last token the fraction of the
-	// drafts there that were right, and all before them.
-	MainSteps  int       `json:"main_steps"`
-	Acceptance []float64 `json:"acceptance,omitempty"`
-	OtherClass string    `json:"order_class_note,omitempty"` // why the text may differ from the plain one
-	Device     string    `json:"device"`
-	Stats      *runStats `json:"stats,omitempty"` // with --stats
+	// drafts there that were right, and all before them; null where none was verified.
+	MainSteps  int        `json:"main_steps"`
+	Acceptance []*float64 `json:"acceptance,omitempty"`
+	OtherClass string     `json:"order_class_note,omitempty"` // why the text may differ from the plain one
+	Device     string     `json:"device"`
+	Stats      *runStats  `json:"stats,omitempty"` // with --stats
 	// StartupChecks say what they found, and what runs in its place.
 	StartupChecks []string `json:"startup_checks,omitempty"`
 }
@@ -205,7 +205,7 @@ func generate(e *env, f *flags, s *session, seq *engine.Seq, req engine.Request,
 	r := runResult{
 		StartupChecks: e.replaced,
 		PromptIDs:     req.Prompt, IDs: ids, Text: text.String(), Device: s.device.name,
-		MainSteps: stats.Steps, Acceptance: stats.Drafts.Acceptance(), OtherClass: s.otherClass,
+		MainSteps: stats.Steps, Acceptance: acceptanceOf(stats.Drafts), OtherClass: s.otherClass,
 		Stats: s.stats(len(req.Prompt), len(ids)), PrefillS: stats.Prefill.Seconds(), DecodeS: stats.Decode.Seconds(), TokensPerS: rate(len(ids), stats),
 	}
 	if asJSON {

@@ -25,11 +25,11 @@ type requestResult struct {
 	Error        string        `json:"error,omitempty"`
 	// With --stats: since the first step of any request; steps of the main model that it
 	// was part of, behind its prompt; and of its drafts by place the fraction that was
-	// right, with --speculate.
-	FirstS     *float64  `json:"first_token_s,omitempty"`
-	DoneS      *float64  `json:"done_s,omitempty"`
-	MainSteps  *int      `json:"main_steps,omitempty"`
-	Acceptance []float64 `json:"acceptance,omitempty"`
+	// right, with --speculate; null where none was verified.
+	FirstS     *float64   `json:"first_token_s,omitempty"`
+	DoneS      *float64   `json:"done_s,omitempty"`
+	MainSteps  *int       `json:"main_steps,omitempty"`
+	Acceptance []*float64 `json:"acceptance,omitempty"`
 }
 
 // requestsResult is the JSON of run --requests: what --out does not have.
@@ -42,11 +42,11 @@ type requestsResult struct {
 	Seconds      float64 `json:"seconds"` // from the first step of any on
 	TokensPerS   float64 `json:"tokens_per_s"`
 	// MainSteps are steps of the main model behind prompts, each of any number of requests.
-	MainSteps     int       `json:"main_steps"`
-	Acceptance    []float64 `json:"acceptance,omitempty"` // of all drafts by place, with --speculate
-	Device        string    `json:"device"`
-	Stats         *runStats `json:"stats,omitempty"` // with --stats
-	StartupChecks []string  `json:"startup_checks,omitempty"`
+	MainSteps     int        `json:"main_steps"`
+	Acceptance    []*float64 `json:"acceptance,omitempty"` // of all drafts by place, with --speculate
+	Device        string     `json:"device"`
+	Stats         *runStats  `json:"stats,omitempty"` // with --stats
+	StartupChecks []string   `json:"startup_checks,omitempty"`
 }
 
 // manyFlags are the flags of run that only --requests has a use for, singleFlags those
@@ -84,10 +84,31 @@ func checkRequestFlags(f *flags) error {
 	}
 	in, err := os.Stat(f.text("requests"))
 	if err != nil {
-		return err
+		return &codedError{exitFailed, fmt.Errorf("%s: %w", f.origins("requests"), err), "--requests F.jsonl, a file with a request a line: docs/serving.md"}
 	}
 	if out, err := os.Stat(f.text("out")); err == nil && os.SameFile(in, out) {
 		return usagef("--out OTHER.jsonl", "--out is the file of --requests")
+	}
+	return canWrite(f, "out")
+}
+
+// canWrite finds the file of a flag that cannot be written before a model is read, and
+// leaves what is in it. One that is new is not left behind.
+func canWrite(f *flags, name string) error {
+	path := f.text(name)
+	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() && !info.IsDir() {
+		return nil // who reads a pipe would take it for ended
+	}
+	_, before := os.Lstat(path)
+	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE, 0o666)
+	if err == nil {
+		err = file.Close()
+	}
+	if err == nil && before != nil {
+		err = os.Remove(path)
+	}
+	if err != nil {
+		return &codedError{exitFailed, fmt.Errorf("%s: %w", f.origins(name), err), fmt.Sprintf("--%s F%s in a folder that can be written", name, filepath.Ext(path))}
 	}
 	return nil
 }
@@ -294,7 +315,7 @@ func (b *batch) result(x *batched) requestResult {
 	}
 	if b.f.boolean("stats") {
 		done := time.Since(b.started).Seconds()
-		r.DoneS, r.MainSteps, r.Acceptance = &done, &out.Steps, out.Drafts.Acceptance()
+		r.DoneS, r.MainSteps, r.Acceptance = &done, &out.Steps, acceptanceOf(out.Drafts)
 		if !x.first.IsZero() {
 			first := x.first.Sub(b.started).Seconds()
 			r.FirstS = &first
@@ -336,7 +357,7 @@ func (b *batch) finish(err error) error {
 	r.TokensPerS = float64(r.NewTokens) / max(r.Seconds, 1e-9)
 	if b.sched != nil {
 		st := b.sched.Stats()
-		r.MainSteps, r.Acceptance = st.Steps, st.Drafts.Acceptance()
+		r.MainSteps, r.Acceptance = st.Steps, acceptanceOf(st.Drafts)
 	}
 	r.Stats = b.s.stats(r.PromptTokens, decoded+1)
 	switch {

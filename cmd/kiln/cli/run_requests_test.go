@@ -320,7 +320,9 @@ func TestRunRequestsUsage(t *testing.T) {
 	}{
 		{[]string{"--requests", file}, nil, exitUsage, "--requests needs --out"},
 		{[]string{"--requests", file, "--out", file}, nil, exitUsage, "--out is the file of --requests"},
-		{[]string{"--requests", file + ".none", "--out", "o"}, nil, exitFailed, "no such file"},
+		{[]string{"--requests", file + ".none", "--out", "o"}, nil, exitFailed, "--requests: stat " + file + ".none: no such file"},
+		{[]string{"--requests", file, "--out", filepath.Join(file, "o.jsonl")}, nil, exitFailed, "--out: open " + filepath.Join(file, "o.jsonl") + ": not a directory\n  try: --out F.jsonl in a folder that can be written"},
+		{[]string{"--requests", file, "--out", filepath.Dir(file)}, nil, exitFailed, "--out: open " + filepath.Dir(file) + ": is a directory"},
 		{append(both, "--prompt", "x"), nil, exitUsage, "exactly one of --prompt, --prompt-ids, --chat, --requests, got 2"},
 		{append(both, "--temperature", "1"), nil, exitUsage, "--temperature does not apply to --requests"},
 		{both, []string{"KILN_TOP_K=3"}, exitUsage, "KILN_TOP_K: top-k"},
@@ -333,7 +335,22 @@ func TestRunRequestsUsage(t *testing.T) {
 		{[]string{"--prompt", "x", "--out", "o"}, nil, exitUsage, "--out applies to --requests only"},
 		{[]string{"--prompt", "x", "--kv-tokens", "8"}, nil, exitUsage, "--kv-tokens applies to --requests only"},
 	} {
-		kilnWith(t, tc.env, "", append([]string{"run", "--model", tinyModel}, tc.args...)...).failed(t, tc.code, tc.want)
+		r := kilnWith(t, tc.env, "", append([]string{"run", "--model", tinyModel}, tc.args...)...)
+		r.failed(t, tc.code, tc.want)
+		if strings.Contains(r.stderr, "device:") {
+			t.Errorf("%v: a device was chosen before: %q", tc.args, r.stderr)
+		}
+	}
+	// What is wrong later leaves the results that there are, and no empty file.
+	kept, dir := writeFile(t, "kept.jsonl", "before"), t.TempDir()
+	for _, out := range []string{kept, filepath.Join(dir, "new.jsonl")} {
+		kiln(t, "run", "--model", tinyModel, "--requests", writeFile(t, "bad.jsonl", "{}"), "--out", out).failed(t, exitRefused, "line 1: want exactly one of")
+	}
+	if got := string(readFile(t, kept)); got != "before" {
+		t.Errorf("%s holds %q", kept, got)
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+		t.Errorf("left behind: %v, %v", left, err)
 	}
 }
 

@@ -83,7 +83,7 @@ func (s *session) classes(k int) (string, error) {
 
 // printSteps says what a run of the main model took behind the prompt or the prompts, and
 // what its drafts were worth.
-func printSteps(w io.Writer, behind string, steps int, acceptance []float64) {
+func printSteps(w io.Writer, behind string, steps int, acceptance []*float64) {
 	line := fmt.Sprintf("main model: %s behind %s", count(int64(steps), "step"), behind)
 	if len(acceptance) > 0 {
 		line += "; acceptance by draft: " + fractions(acceptance)
@@ -91,11 +91,24 @@ func printSteps(w io.Writer, behind string, steps int, acceptance []float64) {
 	fmt.Fprintln(w, line)
 }
 
-// fractions are numbers with three places.
-func fractions(list []float64) string {
+// acceptanceOf is the fraction of accepted drafts by place, nil where none was verified.
+func acceptanceOf(d engine.DraftStats) []*float64 {
+	list := make([]*float64, len(d.Drafted))
+	for i, a := range d.Acceptance() {
+		if d.Drafted[i] > 0 {
+			list[i] = &a
+		}
+	}
+	return list
+}
+
+// fractions are numbers with three places; - is not known.
+func fractions(list []*float64) string {
 	text := make([]string, len(list))
 	for i, a := range list {
-		text[i] = fmt.Sprintf("%.3f", a)
+		if text[i] = "-"; a != nil {
+			text[i] = fmt.Sprintf("%.3f", *a)
+		}
 	}
 	return strings.Join(text, ", ")
 }

@@ -39,6 +39,14 @@ func TestRunSpeculate(t *testing.T) {
 			t.Errorf("standard error lacks %q:\n%s", want, text)
 		}
 	}
+	// A single token is the prompt's: no draft is verified, which is no acceptance of 0.
+	one := []string{"run", "--model", tinyModel, "--prompt-ids", "0", "--max-new-tokens", "1", "--speculate", "2"}
+	if out := kiln(t, append(one, "--json")...).ok(t).stdout; !strings.Contains(out, `"main_steps":0,"acceptance":[null,null],`) {
+		t.Errorf("standard output %s", out)
+	}
+	if text := kiln(t, append(one, "--stats")...).ok(t).stderr; !strings.HasSuffix(text, "\nmain model: 0 steps behind the prompt; acceptance by draft: -, -\n") {
+		t.Errorf("standard error %q", text)
+	}
 }
 
 func TestRunSpeculateRefuses(t *testing.T) {
