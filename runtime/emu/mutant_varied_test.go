@@ -417,9 +417,18 @@ func (v *varied) route() {
 	v.rows(0, v.experts(experts))
 }
 
-// scores lets tokens score some entries, every other one of them with gaps.
+// scores lets tokens score some entries, every other one of them with gaps; lists are
+// also longer than the model's: all steps of all waves have entries, and a second group.
 func (v *varied) scores() {
 	n := int(v.integers()[0])
+	if wide := []int{n, 257, 70}[v.n%3]; wide > n {
+		tokens := len(v.memory[3]) / 4 / n
+		v.resize(3, 4*tokens*wide)
+		v.resize(4, len(v.memory[4])/n*wide)
+		v.args[5].Int = int64(wide)
+		v.launch.Grid[0] = tokens * ((wide + 255) / 256)
+		n = wide
+	}
 	entries := len(v.memory[2]) / indexRows.Bytes()
 	v.rows(3, func(i int) int32 {
 		gaps := (i/n+v.n)%2 == 0
