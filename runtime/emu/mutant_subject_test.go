@@ -274,8 +274,7 @@ func (r *recording) shape() string {
 func ownSubjects(t *testing.T, c *codegen.Compiler, chip string, prompts []int) []*subject {
 	rec := &recorder{kept: map[string]*kept{}}
 	open := func(c *codegen.Compiler) (device.Device, error) {
-		d, err := Open(t.Context(), chip, Loader{ObjDump: c.Tools.ObjDump, Version: c.Tools.Version, Store: c.Cache}, Options{})
-		rec.Device = d
+		err := rec.open(t, c, chip)
 		return rec, err
 	}
 	suite := devicetest.Suite(t, c, open, devicetest.Variant{Numerics: dsv4.Production})
@@ -284,9 +283,20 @@ func ownSubjects(t *testing.T, c *codegen.Compiler, chip string, prompts []int) 
 			t.Fatal(err)
 		}
 	}
+	return rec.subjects(t, chip)
+}
+
+// open makes the device.
+func (d *recorder) open(t *testing.T, c *codegen.Compiler, chip string) (err error) {
+	d.Device, err = Open(t.Context(), chip, Loader{ObjDump: c.Tools.ObjDump, Version: c.Tools.Version, Store: c.Cache}, Options{})
+	return err
+}
+
+// subjects are the kernels of which launches were kept.
+func (d *recorder) subjects(t *testing.T, chip string) []*subject {
 	var list []*subject
-	for _, symbol := range slices.Sorted(maps.Keys(rec.kept)) {
-		e := rec.kept[symbol]
+	for _, symbol := range slices.Sorted(maps.Keys(d.kept)) {
+		e := d.kept[symbol]
 		k := *e.k // the device's is shared by the launches of its sequences
 		k.steps, k.uses, k.insts = slices.Clone(k.steps), slices.Clone(k.uses), slices.Clone(k.insts)
 		s := &subject{name: chip + " " + e.form + " " + symbol, form: e.form, k: &k}

@@ -88,13 +88,23 @@ var variations = []variation{
 	{"hash_gate", 8, 1, func(v *varied) {
 		v.fill(0, func(int) float32 { return v.tied(0) - float32(90*v.IntN(2)) }) // some weights are next to nothing
 	}},
-	{"act_quant", 128, 1, func(v *varied) { v.spikes(0) }},
-	{"rms_norm_quant", 128, 1, func(v *varied) { v.spikes(0) }},
+	{"act_quant", 128, 1, func(v *varied) { v.spikes(0, v.anywhere) }},
+	{"rms_norm_quant", 128, 1, func(v *varied) { v.spikes(0, v.anywhere) }},
 	{"rms_norm_rope", 64, 1, func(v *varied) {
 		v.pointed()
 		v.words(3, func(int) uint32 { return 0x3f803f80 }) // ones
 	}},
 	{"rope_row", 64, 1, (*varied).pointed},
+	{"pack_rows", 64, 1, func(v *varied) {
+		v.spikes(0, v.ends(v.n))
+		if v.n%4 == 3 { // the last row's blocks are below the floor
+			clear(v.memory[0][len(v.memory[0])-2*128:])
+		}
+	}},
+	{"unpack_rows", 8, 1, func(v *varied) {
+		v.words(0, func(int) uint32 { return v.Uint32() }) // any codes and scales
+		v.rows(1, v.anyRow(v.last()))
+	}},
 	{"hc_mix", 16, 1, func(v *varied) {
 		size := []float64{1, 4, 20}[v.n%3]
 		v.fill(0, func(i int) float32 {
@@ -103,7 +113,7 @@ var variations = []variation{
 			}
 			return float32(size * v.NormFloat64())
 		})
-		v.spikes(1)
+		v.spikes(1, v.anywhere)
 	}},
 	{"hc_head", 9, 1, func(v *varied) { v.normalBF16(0, []float64{0.3, 1, 5}[v.n%3]) }},
 	{"iota", 2, 1, func(v *varied) { v.elements(0, 700+v.n) }},
@@ -220,12 +230,26 @@ func (v *varied) packed(arg int, f ir.RowFormat) {
 	v.memory[arg] = b
 }
 
+// anywhere gives each row's large element another place from launch to launch.
+func (v *varied) anywhere(row int) int { return 37 * (v.n + 5*row) % 128 }
+
+// ends gives those places in turn that a maximum over a block of 32 or 64 may miss: a
+// block's first and last one, and those that lanes get from the lane that is a power of
+// two further. n counts launches.
+func (v *varied) ends(n int) func(row int) int {
+	rows := len(v.memory[0]) / 2 / 128
+	return func(row int) int {
+		i := n*rows + row
+		return 32*(i%4) + []int{0, 16, 8, 4, 2, 1, 31}[i/4%7]
+	}
+}
+
 // spikes fills an argument with bf16 of which one in 128 is much larger than the others,
-// in launch n another one than before, so that it matters whether a maximum sees it.
-func (v *varied) spikes(arg int) {
+// in row i element place(i), so that it matters whether a maximum sees it.
+func (v *varied) spikes(arg int, place func(row int) int) {
 	half := func(i int) uint32 {
 		x := v.NormFloat64()
-		if i%128 == 37*(v.n+5*(i/128))%128 {
+		if i%128 == place(i/128) {
 			x = math.Copysign(1<<12, x) * (1 + v.Float64())
 		}
 		return math.Float32bits(float32(x)) >> 16
@@ -236,9 +260,9 @@ func (v *varied) spikes(arg int) {
 // rotated is spikes for a kernel that multiplies rows with a Hadamard matrix before it
 // looks for the largest element: each row is one of the matrix's and some noise. The
 // rotation of pairs before that is by no angle.
-func (v *varied) rotated(arg, cos, sin int) {
+func (v *varied) rotated(arg, cos, sin int, place func(row int) int) {
 	half := func(i int) uint32 {
-		row, column := 37*(v.n+5*(i/128))%128, i%128
+		row, column := place(i/128), i%128
 		x := 64 * (1 - 2*float64(bits.OnesCount(uint(row&column))%2))
 		return math.Float32bits(float32(x+v.NormFloat64())) >> 16
 	}
@@ -250,9 +274,9 @@ func (v *varied) rotated(arg, cos, sin int) {
 // pointed is spikes or rotated, in turn.
 func (v *varied) pointed() {
 	if v.n%2 == 0 {
-		v.spikes(0)
+		v.spikes(0, v.ends(v.n/2))
 	} else {
-		v.rotated(0, 1, 2)
+		v.rotated(0, 1, 2, v.ends(v.n/2))
 	}
 }
 
@@ -398,12 +422,22 @@ func (v *varied) route() {
 	v.rows(0, v.experts(experts))
 }
 
-// scores lets tokens score some entries.
+// scores lets tokens score some entries, every other one of them with gaps; lists are
+// also longer than the model's: all steps of all waves have entries, and a second group.
 func (v *varied) scores() {
 	n := int(v.integers()[0])
+	if wide := []int{n, 257, 70}[v.n%3]; wide > n {
+		tokens := len(v.memory[3]) / 4 / n
+		v.resize(3, 4*tokens*wide)
+		v.resize(4, len(v.memory[4])/n*wide)
+		v.args[5].Int = int64(wide)
+		v.launch.Grid[0] = tokens * ((wide + 255) / 256)
+		n = wide
+	}
 	entries := len(v.memory[2]) / indexRows.Bytes()
 	v.rows(3, func(i int) int32 {
-		if i%n >= borders[(i/n+5*v.n)%len(borders)] || v.IntN(4) == 0 {
+		gaps := (i/n+v.n)%2 == 0
+		if i%n >= borders[(i/n+5*v.n)%len(borders)] || gaps && v.IntN(4) == 0 {
 			return -1
 		}
 		return int32(v.IntN(entries))

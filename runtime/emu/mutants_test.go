@@ -300,6 +300,7 @@ func subjects(t *testing.T, prompts ...int) []*subject {
 	for _, chip := range Chips {
 		list = append(list, fenceSubjects(t, chip)...)
 		list = append(list, ownSubjects(t, c, chip, prompts)...)
+		list = append(list, rowSubjects(t, c, chip)...)
 	}
 	return list
 }
