@@ -30,9 +30,6 @@ func (e Emit) any() bool { return e.KIR || e.LL || e.Asm }
 // same graphs, made by this very program and LLVM, is not made again, unless
 // something is to be emitted or the config has a Trace.
 func (c *Compiler) Build(ctx context.Context, t *target.Target, m *passes.Module, buckets []passes.Bucket, emit Emit) (bundle.Files, Stats, error) {
-	if m.Target != t.ForPasses() {
-		return nil, Stats{}, fmt.Errorf("the passes on graphs ran for target %q, not %s: give passes.Module the Target that its ForPasses makes", m.Target.Name, t.Name)
-	}
 	key, err := c.buildKey("build", t, m, buckets)
 	if err != nil {
 		return nil, Stats{}, err
@@ -151,7 +148,11 @@ func (c *Compiler) build(ctx context.Context, key string, t *target.Target, m *p
 // buildKey digests all that Build depends on: graphs as they are after the passes on
 // graphs, or before them for BuildFrom. What follows is this program's doing, so that
 // its own bytes are part of the key: an edited kernel or pass is never served stale.
+// A module whose passes are for another target is refused.
 func (c *Compiler) buildKey(what string, t *target.Target, m *passes.Module, buckets []passes.Bucket) (string, error) {
+	if m.Target != t.ForPasses() {
+		return "", fmt.Errorf("the passes on graphs ran for target %q, not %s: give passes.Module the Target that its ForPasses makes", m.Target.Name, t.Name)
+	}
 	if c.Cache == nil {
 		return "", nil
 	}

@@ -126,6 +126,9 @@ func TestBuildCache(t *testing.T) {
 	if _, _, err := c.Build(t.Context(), tg, m, nil, Emit{}); err == nil || !strings.Contains(err.Error(), `ran for target "", not gfx942`) {
 		t.Errorf("passes of another target: %v", err)
 	}
+	if _, _, err := c.BuildFrom(t.Context(), tg, m, nil, Emit{}); err == nil || !strings.Contains(err.Error(), `ran for target "", not gfx942`) {
+		t.Errorf("passes for another target: %v", err)
+	}
 	emitted, st := build(2, 4, "gfx950", Emit{KIR: true, LL: true, Asm: true})
 	if st.WholeHit {
 		t.Error("a build that emits came from the cache")
