@@ -2,7 +2,6 @@ package devicetest
 
 import (
 	"bytes"
-	"context"
 	"fmt"
 	"math/rand/v2"
 	"reflect"
@@ -18,7 +17,6 @@ import (
 	"github.com/kiln-project/kiln/passes"
 	"github.com/kiln-project/kiln/runtime/device"
 	"github.com/kiln-project/kiln/runtime/engine"
-	"github.com/kiln-project/kiln/runtime/weights"
 )
 
 // Alternation is the first layers of the tiny checkpoint, compiled for decode steps and
@@ -72,23 +70,7 @@ func compileAlternation(t testing.TB, c *codegen.Compiler, tg *target.Target, la
 	if err := passes.Run(m); err != nil {
 		return nil, err
 	}
-	files, _, err := c.Build(context.Background(), tg, m, buckets, codegen.Emit{})
-	if err != nil {
-		return nil, err
-	}
-	if a.code, err = files.Decode(tg.Name); err != nil {
-		return nil, err
-	}
-	pack, err := a.code.PackGraph()
-	if err != nil {
-		return nil, err
-	}
-	file, err := weights.Open(dir)
-	if err != nil {
-		return nil, err
-	}
-	t.Cleanup(func() { file.Close() })
-	a.weights, err = engine.BindPack(pack, engine.CheckpointSource{File: file})
+	a.code, a.weights, err = buildBound(t, c, tg, m, buckets, dir)
 	return a, err
 }
 

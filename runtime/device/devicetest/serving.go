@@ -96,24 +96,32 @@ func compileServed(t testing.TB, c *codegen.Compiler, chip string, drafts []int)
 			add(string(dsv4.SpeculateEntry(k)), n*(k+1), n)
 		}
 	}
-	files, _, err := c.Build(context.Background(), tg, mod, buckets, codegen.Emit{})
+	m.code, m.weights, err = buildBound(t, c, tg, mod, buckets, dir)
+	return m, err
+}
+
+// buildBound compiles a module on which the passes on graphs ran, and binds a
+// checkpoint's weights to the code.
+func buildBound(t testing.TB, c *codegen.Compiler, tg *target.Target, m *passes.Module, buckets []passes.Bucket, dir string) (*bundle.Code, eval.WeightSource, error) {
+	files, _, err := c.Build(context.Background(), tg, m, buckets, codegen.Emit{})
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	if m.code, err = files.Decode(tg.Name); err != nil {
-		return nil, err
-	}
-	pack, err := m.code.PackGraph()
+	code, err := files.Decode(tg.Name)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
+	}
+	pack, err := code.PackGraph()
+	if err != nil {
+		return nil, nil, err
 	}
 	file, err := weights.Open(dir)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	t.Cleanup(func() { file.Close() })
-	m.weights, err = engine.BindPack(pack, engine.CheckpointSource{File: file})
-	return m, err
+	bound, err := engine.BindPack(pack, engine.CheckpointSource{File: file})
+	return code, bound, err
 }
 
 // servedRun is a served model on a device.
