@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"sync"
 	"testing"
 
@@ -33,12 +34,14 @@ type perfRow struct {
 	add func(m *perfGraph)
 }
 
-// perfGraph builds the copies. All operands are weights, so that the device makes
-// their numbers; those of one name are one.
+// perfGraph builds the copies. Operands are weights, so that the device makes their
+// numbers, and indexes are inputs; those of one name are one.
 type perfGraph struct {
 	*ir.Builder
 	made  map[string]*ir.Value
-	ids   map[string]int // limits of integers
+	in    map[string]*eval.Tensor // inputs
+	tb    testing.TB
+	r     *rand.Rand
 	own   string         // of the copy: its own operands' names begin with it
 	count int
 }
@@ -76,8 +79,26 @@ func (g *perfGraph) scaled(own, name string, dt ir.DType, b0, b1 int, shape ...i
 
 // rowsBelow are the copy's indexes of rows, below n.
 func (g *perfGraph) rowsBelow(n int, name string, shape ...int) *ir.Value {
-	v := g.each(name, ir.I32, shape...)
-	g.ids[g.own+name] = n
+	name = g.own + name
+	if g.made[name] == nil {
+		x := blank(g.tb, ir.T(ir.I32, intDims(shape)...))
+		for i := range x.I {
+			x.I[i] = int64(g.r.IntN(n))
+		}
+		g.in[name], g.made[name] = x, g.Input(name, x.Type())
+	}
+	return g.made[name]
+}
+
+// idsBelow are k different ids below n for each of t tokens: the copy's own.
+func (g *perfGraph) idsBelow(n int, name string, t, k int) *ir.Value {
+	v := g.rowsBelow(n, name, t, k)
+	x := g.in[g.own+name]
+	for i := range t {
+		for j, id := range g.r.Perm(n)[:k] {
+			x.I[i*k+j] = int64(id)
+		}
+	}
 	return v
 }
 
@@ -92,10 +113,10 @@ func (g *perfGraph) add(op string, attrs ir.Attrs, args ...*ir.Value) {
 // group reads readPart bytes, all of its loads at once.
 var readWords = &ir.OpDef{
 	Name: "test.read_words", Group: "test", Doc: "The sums of parts of x.",
-	Operands: []ir.OperandDef{{Name: "x", Doc: "i32 [N]"}}, Results: []string{"y"},
+	Operands: []ir.OperandDef{{Name: "x", Doc: "bf16 [N]"}}, Results: []string{"y"},
 	Infer: func(o *ir.Op) ([]ir.Type, error) {
 		n, _ := o.Args[0].Type.Dims[0].Const()
-		return []ir.Type{ir.T(ir.I32, ir.Int(n/(readPart/4)))}, nil
+		return []ir.Type{ir.T(ir.I32, ir.Int(n/(readPart/2)))}, nil
 	},
 }
 
@@ -108,10 +129,10 @@ var readWordsForm = &kernels.Form{
 		l.Launch(kernels.Launch{
 			Name: "read_words", Grid: groups, In: []kernels.Ref{l.Buf(o.Args[0])}, Out: []kernels.Ref{l.Buf(o.Results[0])},
 			Body: func(k *kernel.K, b []*kernel.Buf, _ []kernel.V) {
-				at := k.Mul(k.Group(), k.Int(readPart/4))
+				at := k.Mul(k.Group(), k.Int(readPart/2))
 				var loads []kernel.Vec
 				for i := range readLoads {
-					loads = append(loads, b[0].LoadVec(k.Add(at, k.Mul(k.Add(k.Lane(), k.Int(i*readPart/16/readLoads)), k.Int(4))), 4))
+					loads = append(loads, b[0].LoadVec(k.Add(at, k.Mul(k.Add(k.Lane(), k.Int(i*readPart/16/readLoads)), k.Int(8))), 4))
 				}
 				sum := k.Int32(0)
 				for _, v := range loads {
@@ -132,8 +153,7 @@ func perfRows() []perfRow {
 	var rows []perfRow
 	for _, n := range []int{6 << 20, 14 << 20, 32 << 20} {
 		rows = append(rows, perfRow{name: fmt.Sprintf("read/%dMiB", n>>20), copies: 20, cold: true, bytes: int64(n), add: func(g *perfGraph) {
-			g.add("test.read_words", nil, g.each("x", ir.I32, n/4))
-			g.ids[g.own+"x"] = 1 << 20
+			g.add("test.read_words", nil, g.each("x", ir.BF16, n/2))
 		}})
 	}
 	for _, d := range []int{4096, 7168} {
@@ -169,10 +189,9 @@ func perfRows() []perfRow {
 							of = g.each
 						}
 						kv := of("kv", f.Elements(), pool, f.Width())
-						own, none := g.all("own", f.Elements(), t, f.Width()), g.all("none", ir.I32, t, 1)
-						g.ids["none"] = 1
+						own := g.all("own", f.Elements(), t, f.Width())
 						g.add("sparse_attention", append(ir.A("scale", math.Pow(512, -0.5)), f.Attrs()...), g.turn("q", ir.BF16, t, s.heads, 512), g.all("sink", ir.F32, s.heads),
-							kv, g.rowsBelow(pool, "rows", t, s.keys-1), own, none)
+							kv, g.rowsBelow(pool, "rows", t, s.keys-1), own, g.rowsBelow(t, "new", t, 1))
 					}}
 					rows = append(rows, r)
 				}
@@ -201,13 +220,13 @@ func perfRows() []perfRow {
 	}
 	for _, t := range []int{1, 4, 16} {
 		const e, d, inner, k = 256, 4096, 2048, 6
-		// Ids of a row follow each other from a random one, so that few rows hit experts of their own.
+		// As many experts as random ids hit, on average.
 		hit := float64(e) * (1 - math.Pow(1-float64(k)/e, float64(t)))
 		bytes := int64(hit * 3 * d * inner * (0.5 + 1.0/32))
 		rows = append(rows, perfRow{name: fmt.Sprintf("experts/T%d", t), copies: 20, cold: true, bytes: bytes, flops: 2 * 3 * int64(t) * k * d * inner, add: func(g *perfGraph) {
 			w := func(name string, n, k int) *ir.Value { return g.scaled("", name, ir.F4E2M1, 1, 32, e, n, k) }
 			g.add("moe_experts", ir.A("limit", 10.0, "act_block", 128), g.turn("x", ir.BF16, t, d), w("w1", inner, d), w("w3", inner, d), w("w2", d, inner),
-				g.rowsBelow(e, "ids", t, k), g.turn("weights", ir.F32, t, k))
+				g.idsBelow(e, "ids", t, k), g.turn("weights", ir.F32, t, k))
 		}})
 	}
 	for _, t := range []int{128, 512, 1000, 4096} {
@@ -221,15 +240,15 @@ func perfRows() []perfRow {
 	return rows
 }
 
-// graph is the row's copies, and which of the weights are integers below what.
-func (r perfRow) graph() (*ir.Graph, map[string]int, error) {
-	g := &perfGraph{Builder: ir.NewBuilder("rows"), made: map[string]*ir.Value{}, ids: map[string]int{}}
+// graph is the row's copies, and its inputs.
+func (r perfRow) graph(t testing.TB) (*ir.Graph, map[string]*eval.Tensor, error) {
+	g := &perfGraph{Builder: ir.NewBuilder("rows"), made: map[string]*ir.Value{}, in: map[string]*eval.Tensor{}, tb: t, r: rand.New(rand.NewPCG(1, 2))}
 	for g.count = range r.copies {
 		g.own = fmt.Sprintf("c%d.", g.count)
 		r.add(g)
 	}
 	out, err := g.Finish()
-	return out, g.ids, err
+	return out, g.in, err
 }
 
 // BenchmarkRows times the rows on GPU 0, with code that the same benchmark recorded.
@@ -242,7 +261,7 @@ func BenchmarkRows(b *testing.B) {
 			name += "/cold"
 		}
 		b.Run(name, func(b *testing.B) {
-			graph, ids, err := r.graph()
+			graph, in, err := r.graph(b)
 			if err != nil {
 				b.Fatal(err)
 			}
@@ -258,7 +277,7 @@ func BenchmarkRows(b *testing.B) {
 			if *record {
 				b.Skip("-record")
 			}
-			if err := m.BindRandom(device.Random{Seed: 1, IDs: func(w string) int { return ids[w] }}); err != nil {
+			if err := m.BindRandom(device.Random{Seed: 1, IDs: func(string) int { return 0 }}); err != nil {
 				b.Fatal(err)
 			}
 			prog, err := m.Load(p)
@@ -269,7 +288,7 @@ func BenchmarkRows(b *testing.B) {
 			if r.cold {
 				flush = 2 * l2Bytes
 			}
-			run, err := prog.Measure(map[string]*eval.Tensor{}, nil, flush)
+			run, err := prog.Measure(in, nil, flush)
 			if err != nil {
 				b.Fatal(err)
 			}
@@ -333,7 +352,7 @@ func BenchmarkRegisters(b *testing.B) {
 			continue
 		}
 		b.Run(r.name, func(b *testing.B) {
-			graph, _, err := r.graph()
+			graph, _, err := r.graph(b)
 			if err != nil {
 				b.Fatal(err)
 			}
