@@ -42,7 +42,7 @@ type perfGraph struct {
 	in    map[string]*eval.Tensor // inputs
 	tb    testing.TB
 	r     *rand.Rand
-	own   string         // of the copy: its own operands' names begin with it
+	own   string // of the copy: its own operands' names begin with it
 	count int
 }
 
