@@ -115,7 +115,7 @@ func (c *Compiler) build(ctx context.Context, key string, t *target.Target, m *p
 	lowering := time.Since(start)
 	var out *Compiled
 	if err == nil {
-		err = u.addRuntime()
+		err = u.AddRuntime()
 	}
 	if err == nil {
 		out, err = c.Compile(ctx, u)

@@ -6,10 +6,10 @@ import (
 	"github.com/kiln-project/kiln/codegen/kernels"
 )
 
-// addRuntime gives the unit the kernels that the runtime of a bundle launches by itself,
-// to make weights. They follow those of the plans. What every unit for a GPU needs,
+// AddRuntime gives the unit the kernels that the runtime of a bundle launches by itself,
+// to make weights and random ones. They follow those of the plans. What every unit for a GPU needs,
 // Compile adds: AddAround.
-func (u *Unit) addRuntime() error {
+func (u *Unit) AddRuntime() error {
 	for _, r := range kernels.Runtime {
 		k := kernels.Launch{Name: r.Form, Body: r.Body}
 		if _, err := u.kernel(r.Form, nil, k, r.Params); err != nil {

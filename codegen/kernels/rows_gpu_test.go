@@ -1,0 +1,393 @@
+//go:build gpu
+
+package kernels_test
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"sync"
+	"testing"
+
+	"github.com/kiln-project/kiln/codegen"
+	"github.com/kiln-project/kiln/codegen/kernel"
+	"github.com/kiln-project/kiln/codegen/kernels"
+	"github.com/kiln-project/kiln/codegen/target"
+	"github.com/kiln-project/kiln/ir"
+	"github.com/kiln-project/kiln/ir/eval"
+	"github.com/kiln-project/kiln/runtime/cuda"
+	"github.com/kiln-project/kiln/runtime/device"
+	"github.com/kiln-project/kiln/runtime/device/devicetest"
+)
+
+// perfRow is an op at a shape of the models, timed as a chain of copies of it in one
+// graph. Copies with operands of their own have them cold, if all of them are several
+// times what the L2 cache holds; the others' lie in it.
+type perfRow struct {
+	name   string
+	copies int
+	cold   bool
+	// bytes and flops are what one copy cannot do without; 0 is not reported.
+	bytes, flops int64
+	// add adds a copy.
+	add func(m *perfGraph)
+}
+
+// perfGraph builds the copies. Operands are weights, so that the device makes their
+// numbers, and indexes are inputs; those of one name are one.
+type perfGraph struct {
+	*ir.Builder
+	made  map[string]*ir.Value
+	in    map[string]*eval.Tensor // inputs
+	tb    testing.TB
+	r     *rand.Rand
+	own   string // of the copy: its own operands' names begin with it
+	count int
+}
+
+// on is an operand that a copy has for itself, and one that all share if own is empty.
+func (g *perfGraph) on(own, name string, t ir.Type) *ir.Value {
+	name = own + name
+	if g.made[name] == nil {
+		g.made[name] = g.Weight(name, t)
+	}
+	return g.made[name]
+}
+
+// each is the copy's own operand.
+func (g *perfGraph) each(name string, dt ir.DType, shape ...int) *ir.Value {
+	return g.on(g.own, name, ir.T(dt, intDims(shape)...))
+}
+
+// all is an operand of all copies.
+func (g *perfGraph) all(name string, dt ir.DType, shape ...int) *ir.Value {
+	return g.on("", name, ir.T(dt, intDims(shape)...))
+}
+
+// turn is one of two operands that copies take by turns.
+func (g *perfGraph) turn(name string, dt ir.DType, shape ...int) *ir.Value {
+	return g.on(fmt.Sprintf("%d.", g.count%2), name, ir.T(dt, intDims(shape)...))
+}
+
+// scaled is an operand with scales.
+func (g *perfGraph) scaled(own, name string, dt ir.DType, b0, b1 int, shape ...int) *ir.Value {
+	t := ir.T(dt, intDims(shape)...)
+	t.Quant = &ir.Quant{Block: [2]int{b0, b1}, Scale: ir.E8M0}
+	return g.on(own, name, t)
+}
+
+// rowsBelow are the copy's indexes of rows, below n.
+func (g *perfGraph) rowsBelow(n int, name string, shape ...int) *ir.Value {
+	name = g.own + name
+	if g.made[name] == nil {
+		x := blank(g.tb, ir.T(ir.I32, intDims(shape)...))
+		for i := range x.I {
+			x.I[i] = int64(g.r.IntN(n))
+		}
+		g.in[name], g.made[name] = x, g.Input(name, x.Type())
+	}
+	return g.made[name]
+}
+
+// idsBelow are k different ids below n for each of t tokens: the copy's own.
+func (g *perfGraph) idsBelow(n int, name string, t, k int) *ir.Value {
+	v := g.rowsBelow(n, name, t, k)
+	x := g.in[g.own+name]
+	for i := range t {
+		for j, id := range g.r.Perm(n)[:k] {
+			x.I[i*k+j] = int64(id)
+		}
+	}
+	return v
+}
+
+// add adds an op whose results are kept.
+func (g *perfGraph) add(op string, attrs ir.Attrs, args ...*ir.Value) {
+	for i, r := range g.Op(op, attrs, args...) {
+		g.Output(fmt.Sprintf("%sy%d", g.own, i), r)
+	}
+}
+
+// readWords is an op that reads and does nothing else, for the bandwidth of the GPU: a
+// group reads readPart bytes, all of its loads at once.
+var readWords = &ir.OpDef{
+	Name: "test.read_words", Group: "test", Doc: "The sums of parts of x.",
+	Operands: []ir.OperandDef{{Name: "x", Doc: "bf16 [N]"}}, Results: []string{"y"},
+	Infer: func(o *ir.Op) ([]ir.Type, error) {
+		n, _ := o.Args[0].Type.Dims[0].Const()
+		return []ir.Type{ir.T(ir.I32, ir.Int(n/(readPart/2)))}, nil
+	},
+}
+
+const readPart, readLoads = 32 << 10, 8
+
+var readWordsForm = &kernels.Form{
+	Name: "test_read_words", Op: "test.read_words", Match: func(*ir.Op, *target.Target) string { return "" },
+	Lower: func(l kernels.Lowering, o *ir.Op) error {
+		groups, _ := o.Results[0].Type.Dims[0].Const()
+		l.Launch(kernels.Launch{
+			Name: "read_words", Grid: groups, In: []kernels.Ref{l.Buf(o.Args[0])}, Out: []kernels.Ref{l.Buf(o.Results[0])},
+			Body: func(k *kernel.K, b []*kernel.Buf, _ []kernel.V) {
+				at := k.Mul(k.Group(), k.Int(readPart/2))
+				var loads []kernel.Vec
+				for i := range readLoads {
+					loads = append(loads, b[0].LoadVec(k.Add(at, k.Mul(k.Add(k.Lane(), k.Int(i*readPart/16/readLoads)), k.Int(8))), 4))
+				}
+				sum := k.Int32(0)
+				for _, v := range loads {
+					for i := range v.Len() {
+						sum = k.Xor(sum, k.At(v, i))
+					}
+				}
+				sum = k.Reduce(sum, k.Xor)
+				k.First(func() { b[1].Store(k.Group(), sum) })
+			},
+		})
+		return nil
+	},
+}
+
+// perfRows are the rows of docs/measurements/h200-rows.md.
+func perfRows() []perfRow {
+	var rows []perfRow
+	for _, n := range []int{6 << 20, 14 << 20, 32 << 20} {
+		rows = append(rows, perfRow{name: fmt.Sprintf("read/%dMiB", n>>20), copies: 20, cold: true, bytes: int64(n), add: func(g *perfGraph) {
+			g.add("test.read_words", nil, g.each("x", ir.BF16, n/2))
+		}})
+	}
+	for _, d := range []int{4096, 7168} {
+		for _, t := range []int{1, 8, 64, 256, 1024} {
+			// Without codes, as the peer and the target: from h to residual, hidden, post, comb.
+			bytes := int64(t)*int64(2*(4+4+1+1)*d) + 24*4*int64(d)*4
+			for _, cold := range []bool{false, true} {
+				r := perfRow{name: fmt.Sprintf("hc/%d/T%d", d, t), copies: 20, cold: cold, bytes: bytes, add: func(g *perfGraph) {
+					of := g.turn
+					if cold {
+						of = g.each
+					}
+					g.add("hc_fused", hcFusedAttrs, of("x", ir.BF16, t, d), of("h", ir.BF16, t, 4, d), of("post", ir.F32, t, 4), of("comb", ir.F32, t, 4, 4),
+						of("fn", ir.F32, 24, 4*d), of("scale", ir.F32, 3), of("base", ir.F32, 24), of("gain", ir.BF16, d))
+				}}
+				rows = append(rows, r)
+			}
+		}
+	}
+	for _, s := range []struct{ heads, keys int }{{64, 640}, {128, 1152}} {
+		for _, t := range []int{1, 16, 64, 256} {
+			const pool = 32768
+			for _, f := range []ir.RowFormat{{D: 512}, kvFormat(512)} {
+				for _, cold := range []bool{false, true} {
+					name := fmt.Sprintf("attention/%dx%d/T%d", s.heads, s.keys, t)
+					if f.Packed() {
+						name += "/packed"
+					}
+					bytes := int64(t) * (int64(min(s.keys, pool))*f.Elements().Bytes(f.Width()) + 2*2*int64(s.heads)*512)
+					r := perfRow{name: name, copies: 20, cold: cold, bytes: bytes, flops: 4 * 512 * int64(t) * int64(s.heads) * int64(s.keys), add: func(g *perfGraph) {
+						of := g.all
+						if cold {
+							of = g.each
+						}
+						kv := of("kv", f.Elements(), pool, f.Width())
+						own := g.all("own", f.Elements(), t, f.Width())
+						g.add("sparse_attention", append(ir.A("scale", math.Pow(512, -0.5)), f.Attrs()...), g.turn("q", ir.BF16, t, s.heads, 512), g.all("sink", ir.F32, s.heads),
+							kv, g.rowsBelow(pool, "rows", t, s.keys-1), own, g.rowsBelow(t, "new", t, 1))
+					}}
+					rows = append(rows, r)
+				}
+			}
+		}
+	}
+	for _, dt := range []ir.DType{ir.BF16, ir.F32} {
+		for _, b := range []int{1, 64, 256} {
+			const n = 129_280
+			rows = append(rows, perfRow{name: fmt.Sprintf("argmax/%s/B%d", dt, b), copies: 20, bytes: int64(b) * dt.Bytes(n), add: func(g *perfGraph) {
+				g.add("argmax", nil, g.turn("x", dt, b, n))
+			}})
+		}
+	}
+	for _, n := range []struct{ n, k, copies int }{{32768, 1024, 20}, {1536, 4096, 40}, {2048, 7168, 20}} {
+		for _, t := range []int{1, 16, 64} {
+			rows = append(rows, perfRow{name: fmt.Sprintf("linear/fp8/%dx%d/T%d", n.n, n.k, t), copies: n.copies, cold: true, bytes: int64(n.n) * int64(n.k), flops: 2 * int64(t) * int64(n.n) * int64(n.k),
+				add: func(g *perfGraph) {
+					g.add("block_linear", ir.A("act_block", 128), g.turn("x", ir.BF16, t, n.k), g.scaled(g.own, "w", ir.F8E4M3, 128, 128, n.n, n.k))
+				}})
+			rows = append(rows, perfRow{name: fmt.Sprintf("linear/bf16/%dx%d/T%d", n.n, n.k, t), copies: n.copies, cold: true, bytes: 2 * int64(n.n) * int64(n.k), flops: 2 * int64(t) * int64(n.n) * int64(n.k),
+				add: func(g *perfGraph) {
+					g.add("linear", nil, g.turn("x", ir.BF16, t, n.k), g.each("w", ir.BF16, n.n, n.k))
+				}})
+		}
+	}
+	for _, t := range []int{1, 4, 16} {
+		const e, d, inner, k = 256, 4096, 2048, 6
+		// As many experts as random ids hit, on average.
+		hit := float64(e) * (1 - math.Pow(1-float64(k)/e, float64(t)))
+		bytes := int64(hit * 3 * d * inner * (0.5 + 1.0/32))
+		rows = append(rows, perfRow{name: fmt.Sprintf("experts/T%d", t), copies: 20, cold: true, bytes: bytes, flops: 2 * 3 * int64(t) * k * d * inner, add: func(g *perfGraph) {
+			w := func(name string, n, k int) *ir.Value { return g.scaled("", name, ir.F4E2M1, 1, 32, e, n, k) }
+			g.add("moe_experts", ir.A("limit", 10.0, "act_block", 128), g.turn("x", ir.BF16, t, d), w("w1", inner, d), w("w3", inner, d), w("w2", d, inner),
+				g.idsBelow(e, "ids", t, k), g.turn("weights", ir.F32, t, k))
+		}})
+	}
+	for _, t := range []int{128, 512, 1000, 4096} {
+		const n = 4096
+		rows = append(rows, perfRow{name: fmt.Sprintf("gemm/bf16/%d/T%d", n, t), copies: 10, flops: 2 * int64(t) * n * n, bytes: 2 * n * (n + 2*int64(t)), add: func(g *perfGraph) {
+			g.add("linear", nil, g.turn("x", ir.BF16, t, n), g.turn("w", ir.BF16, n, n))
+		}}, perfRow{name: fmt.Sprintf("gemm/fp8/%d/T%d", n, t), copies: 10, flops: 2 * int64(t) * n * n, bytes: n * (n + 4*int64(t)), add: func(g *perfGraph) {
+			g.add("block_linear", ir.A("act_block", 128), g.turn("x", ir.BF16, t, n), g.scaled(fmt.Sprintf("%d.", g.count%2), "w", ir.F8E4M3, 128, 128, n, n))
+		}})
+	}
+	return rows
+}
+
+// graph is the row's copies, and its inputs.
+func (r perfRow) graph(t testing.TB) (*ir.Graph, map[string]*eval.Tensor, error) {
+	g := &perfGraph{Builder: ir.NewBuilder("rows"), made: map[string]*ir.Value{}, in: map[string]*eval.Tensor{}, tb: t, r: rand.New(rand.NewPCG(1, 2))}
+	for g.count = range r.copies {
+		g.own = fmt.Sprintf("c%d.", g.count)
+		r.add(g)
+	}
+	out, err := g.Finish()
+	return out, g.in, err
+}
+
+// BenchmarkRows times the rows on GPU 0, with code that the same benchmark recorded.
+// A row's time is the median of replays of its graph, by the copies.
+func BenchmarkRows(b *testing.B) {
+	registerReadWords(b)
+	for _, r := range perfRows() {
+		name := r.name
+		if r.cold {
+			name += "/cold"
+		}
+		b.Run(name, func(b *testing.B) {
+			graph, in, err := r.graph(b)
+			if err != nil {
+				b.Fatal(err)
+			}
+			u := codegen.NewUnit(mustTarget(b, "sm_90"))
+			p, err := u.Lower(graph)
+			if err == nil {
+				err = u.AddRuntime()
+			}
+			if err != nil {
+				b.Fatal(err)
+			}
+			m := buildGPU(b, u)
+			if *record {
+				b.Skip("-record")
+			}
+			if err := m.BindRandom(device.Random{Seed: 1, IDs: func(string) int { return 0 }}); err != nil {
+				b.Fatal(err)
+			}
+			prog, err := m.Load(p)
+			if err != nil {
+				b.Fatal(err)
+			}
+			var flush int64
+			if r.cold {
+				flush = 2 * l2Bytes
+			}
+			run, err := prog.Measure(in, nil, flush)
+			if err != nil {
+				b.Fatal(err)
+			}
+			var samples device.Samples
+			for b.Loop() {
+				s, err := run.Step(perfSamples, false)
+				if err != nil {
+					b.Fatal(err)
+				}
+				samples = append(samples, s...)
+			}
+			us := float64(samples.Median().Nanoseconds()) / 1e3 / float64(r.copies)
+			b.ReportMetric(0, "ns/op")
+			b.ReportMetric(us, "us")
+			b.ReportMetric(float64(samples.P95().Nanoseconds())/1e3/float64(r.copies), "us(p95)")
+			b.ReportMetric(float64(len(p.Launches))/float64(r.copies), "launches")
+			b.ReportMetric(float64(r.bytes)/us/1e6, "TB/s")
+			if r.flops > 0 {
+				b.ReportMetric(float64(r.flops)/us/1e6, "TFLOP/s")
+			}
+			if err := run.Close(); err != nil {
+				b.Fatal(err)
+			}
+			if err := m.Close(); err != nil {
+				b.Fatal(err)
+			}
+		})
+	}
+}
+
+// registerReadWords is called before anything is lowered.
+var registerReadWords = func() func(b *testing.B) {
+	err := sync.OnceValue(func() error { return errors.Join(ir.Register(readWords), kernels.Register(readWordsForm)) })
+	return func(b *testing.B) {
+		if err := err(); err != nil {
+			b.Fatal(err)
+		}
+	}
+}()
+
+// l2Bytes is what an H200's L2 cache holds, and a little more.
+const l2Bytes = 64 << 20
+
+// perfSamples is how many replays one round has.
+const perfSamples = 15
+
+// BenchmarkRegisters tells of each kernel of the rows what the driver made of it.
+func BenchmarkRegisters(b *testing.B) {
+	registerReadWords(b)
+	l, err := cuda.Open(cuda.Options{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	gpu, err := l.OpenDevice(0)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer gpu.Close()
+	for _, r := range perfRows() {
+		if r.cold {
+			continue
+		}
+		b.Run(r.name, func(b *testing.B) {
+			graph, _, err := r.graph(b)
+			if err != nil {
+				b.Fatal(err)
+			}
+			u := codegen.NewUnit(mustTarget(b, "sm_90"))
+			if _, err := u.Lower(graph); err != nil {
+				b.Fatal(err)
+			}
+			n := len(u.Kernels)
+			if err := u.AddRuntime(); err != nil {
+				b.Fatal(err)
+			}
+			code, err := devicetest.Stored(*objects)(b.Context(), u)
+			if err != nil {
+				b.Fatal(err)
+			}
+			m, err := cuda.Load(gpu, "rows", code.Object)
+			if err != nil {
+				b.Fatal(err)
+			}
+			for b.Loop() {
+				for i, k := range u.Kernels[:n] {
+					f, err := m.Function(k.Symbol)
+					if err != nil {
+						b.Fatal(err)
+					}
+					a, err := f.Attributes()
+					if err != nil {
+						b.Fatal(err)
+					}
+					fmt.Printf("%s: kernel %d %s: %d registers, %d bytes spilled or on a stack, %d of shared memory\n", r.name, i, u.Module.Kernels[i].Spec, a.Registers, a.Local, a.Shared)
+				}
+			}
+			if err := m.Close(); err != nil {
+				b.Fatal(err)
+			}
+		})
+	}
+}
