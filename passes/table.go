@@ -21,6 +21,7 @@ var Table = []Pass{
 	{Name: "fuse-moe-add", Doc: "Has moe_experts add the shared expert's output.", On: Steps, Graph: fuseMoEAdd},
 	{Name: "fuse-norm-quant", Doc: "Makes one op of rms_norm and the quantisation of its result.", On: Steps, Graph: fuseNormQuant},
 	{Name: "select-kernels", Doc: "Chooses a kernel form for every op; a composite that no form takes is decomposed.", Required: true, On: Steps, Module: selectKernels},
+	{Name: "join-launches", Doc: "On GPUs, makes one launch of several of little work that do not need each other.", On: Steps, Module: joinLaunches},
 	{Name: "plan-memory", Doc: "Places every buffer: pools and weights once per bundle, the rest in an arena, by liveness.", Required: true, On: Steps, Module: planMemory},
 }
 
@@ -46,5 +47,7 @@ var Orders = []Order{
 	{"share-quant", "fuse-moe-add", "share-quant knows moe_experts"},
 	{"fuse-moe-add", "select-kernels", "a fused op needs a kernel, and launches are not fused"},
 	{"bind", "select-kernels", "kernels are chosen for integer shapes"},
+	{"select-kernels", "join-launches", "it is launches that are joined"},
+	{"join-launches", "plan-memory", "what a launch reads and writes must live through all of it"},
 	{"select-kernels", "plan-memory", "launches say what memory lives when"},
 }

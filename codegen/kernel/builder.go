@@ -55,6 +55,7 @@ type K struct {
 	mask  value.Value // host: lanes that act, nil for all
 	n     int         // names blocks and LDS variables
 	pool  int         // bytes of shared memory that a launch gives
+	lds   []*shared   // GPU: what Shared reserved
 	err   error
 }
 
@@ -186,8 +187,25 @@ func (k *K) Resident(n int) {
 	}
 }
 
-// Group is the index of this group in the grid.
+// Group is the index of this group in the grid, or in its part of it.
 func (k *K) Group() V { return k.group }
+
+// Groups runs body in the groups from one to before another, uniform i64, which in it
+// count from 0. No group runs two such bodies, which share their shared memory: GPU only.
+func (k *K) Groups(from, to V, body func()) {
+	if !k.gpu("parts of a grid") {
+		return
+	}
+	for _, s := range k.lds {
+		s.taken = false
+	}
+	whole := k.group
+	k.uniformIf(k.And(k.Cmp(GE, whole, from), k.Cmp(LT, whole, to)), func() {
+		k.group = k.Sub(whole, from)
+		body()
+	})
+	k.group = whole
+}
 
 func (k *K) block(name string) *ir.Block {
 	k.n++

@@ -50,10 +50,25 @@ func (k *K) Shared(d tir.DType, n int) *Buf {
 		k.entry.Insts = append([]ir.Instruction{a}, k.entry.Insts...)
 		return &Buf{k: k, ptr: k.b.NewGetElementPtr(arr, a, zero, zero), mem: d}
 	}
+	bytes := n * elemBytes(arr.ElemType)
+	for _, s := range k.lds { // of another part of the grid
+		if !s.taken && s.bytes >= bytes {
+			s.taken = true
+			return &Buf{k: k, ptr: k.b.NewBitCast(s.g, pointer(arr.ElemType, k.T.Shared)), mem: d, as: k.T.Shared}
+		}
+	}
 	k.n++
 	g := k.m.NewGlobal(fmt.Sprintf("%s.lds%d", k.f.Name(), k.n), arr)
 	g.Linkage, g.AddrSpace, g.Align, g.Typ, g.Init = enum.LinkageInternal, k.T.Shared, 16, pointer(arr, k.T.Shared), constant.NewPoison(arr)
+	k.lds = append(k.lds, &shared{g: g, bytes: bytes, taken: true})
 	return &Buf{k: k, ptr: k.b.NewGetElementPtr(arr, g, zero, zero), mem: d, as: k.T.Shared}
+}
+
+// shared is shared memory of a kernel; it is taken in the part of the grid being built.
+type shared struct {
+	g     *ir.Global
+	bytes int
+	taken bool
 }
 
 // ldsDone is the operand of s_waitcnt that waits for LDS and scalar memory (lgkmcnt 0)

@@ -11,7 +11,7 @@ import (
 
 func init() {
 	register(
-		&Form{Name: "compress", Op: "compress", Match: always, Lower: lowerCompress},
+		&Form{Name: "compress", Op: "compress", Match: always, Lower: lowerCompress, Joins: true},
 		&Form{Name: "indexer_scores_mfma", Op: "indexer_scores", Match: onMFMA(matchMatrixScores), Lower: lowerMatrixScores},
 		&Form{Name: "indexer_scores_mma", Op: "indexer_scores", Match: onMMA(matchWarpScores), Lower: lowerWarpScores},
 		&Form{Name: "indexer_scores", Op: "indexer_scores", Match: always, Lower: lowerIndexerScores},

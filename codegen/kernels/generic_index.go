@@ -15,9 +15,9 @@ import (
 
 func init() {
 	register(
-		&Form{Name: "generic_gather_rows", Op: "gather_rows", Match: always, Lower: lowerGatherRows},
-		&Form{Name: "generic_scatter_rows", Op: "scatter_rows", Match: always, Lower: lowerScatterRows},
-		&Form{Name: "generic_take_along", Op: "take_along", Match: always, Lower: lowerTakeAlong},
+		&Form{Name: "generic_gather_rows", Op: "gather_rows", Match: always, Lower: lowerGatherRows, Joins: true},
+		&Form{Name: "generic_scatter_rows", Op: "scatter_rows", Match: always, Lower: lowerScatterRows, Joins: true},
+		&Form{Name: "generic_take_along", Op: "take_along", Match: always, Lower: lowerTakeAlong, Joins: true},
 	)
 }
 

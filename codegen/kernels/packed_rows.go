@@ -11,7 +11,7 @@ import (
 
 func init() {
 	register(
-		&Form{Name: "pack_rows", Op: "pack_rows", Match: matchPackRows, Lower: lowerPackRows},
+		&Form{Name: "pack_rows", Op: "pack_rows", Match: matchPackRows, Lower: lowerPackRows, Joins: true},
 		&Form{Name: "unpack_rows", Op: "unpack_rows", Match: always, Lower: lowerUnpackRows},
 	)
 }

@@ -11,7 +11,7 @@ import (
 
 func init() {
 	for _, op := range []string{"rope_row", "rms_norm_rope", "head_rms_norm_rope"} {
-		register(&Form{Name: op, Op: op, Match: matchRopeRow, Lower: lowerRopeRow})
+		register(&Form{Name: op, Op: op, Match: matchRopeRow, Lower: lowerRopeRow, Joins: true})
 	}
 }
 

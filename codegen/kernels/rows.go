@@ -9,8 +9,8 @@ import (
 
 func init() {
 	register(
-		&Form{Name: "history_rows", Op: "history_rows", Match: always, Lower: lowerHistoryRows},
-		&Form{Name: "entry_rows", Op: "entry_rows", Match: always, Lower: lowerEntryRows},
+		&Form{Name: "history_rows", Op: "history_rows", Match: always, Lower: lowerHistoryRows, Joins: true},
+		&Form{Name: "entry_rows", Op: "entry_rows", Match: always, Lower: lowerEntryRows, Joins: true},
 	)
 }
 
