@@ -22,10 +22,14 @@ func init() {
 }
 
 // lowerCompress: one group per entry, lanes over the channels, two passes over
-// the members.
+// the members; on GPUs, if it can, as lowerCompressLanes says.
 func lowerCompress(l Lowering, o *ir.Op) error {
 	w, es := dims(o.Args[0])[1], dims(o.Args[4])
 	e, s, d := es[0], es[1], dims(o.Results[0])[1]
+	if l.Target().GPU() && compressLanes(w, d) > 0 {
+		lowerCompressLanes(l, o)
+		return nil
+	}
 	overlap := o.Bool("overlap")
 	in := make([]Ref, len(o.Args))
 	for i, a := range o.Args {

@@ -77,7 +77,11 @@ func lowerRopeRow(l Lowering, o *ir.Op) error {
 			case to != ir.BF16:
 				f, _ := codeFormatOf(to, k.T)
 				from = o.Int("dims")
-				k.For(k.Int(0), k.Int(from), o.Int("block"), func(at kernel.V) { quantBlock(k, row.At(at), y.At(at), o.Int("block"), f) })
+				if block := o.Int("block"); k.T.GPU() && block%quantPiece == 0 {
+					quantRow(k, row, y, from, block, f)
+				} else {
+					k.For(k.Int(0), k.Int(from), block, func(at kernel.V) { quantBlock(k, row.At(at), y.At(at), block, f) })
+				}
 			}
 			if from < d {
 				k.Lanes(k.Int(d-from), func(i kernel.V) {
