@@ -171,19 +171,10 @@ func (g *topkGroup) load(x *kernel.Buf, n kernel.V, each int, vectors, made bool
 		in := g.Cmp(kernel.LT, at, n) // and so are the others: n is a multiple
 		words := x.LoadVecIf(in, at, per)
 		for j := range per {
-			switch {
-			case made:
+			if made {
 				key(i+j, in, g.At(words, j))
-			case per == 8:
-				w := g.At(words, j/2)
-				if j%2 == 0 {
-					w = g.Shl(w, g.Int32(16))
-				} else {
-					w = g.And(w, g.Int32(-1<<16))
-				}
-				key(i+j, in, g.Bits(w))
-			default:
-				key(i+j, in, g.Bits(g.At(words, j)))
+			} else {
+				key(i+j, in, numberOf(g.K, words, j, per))
 			}
 		}
 	}

@@ -9,7 +9,7 @@ import (
 
 // rowWarps are ops without products, whose forms for all targets have code of their own
 // for GPUs, or for NVIDIA's.
-var rowWarps = []string{"topk_rows", "entry_rows", "rope_row", "rms_norm_rope", "head_rms_norm_rope", "rms_norm_quant", "compress", "history_rows"}
+var rowWarps = []string{"topk_rows", "entry_rows", "rope_row", "rms_norm_rope", "head_rms_norm_rope", "rms_norm_quant", "compress", "history_rows", "argmax"}
 
 // TestRowsWarps runs them on simulated warps.
 func TestRowsWarps(t *testing.T) {
@@ -23,8 +23,24 @@ func TestRowsWarps(t *testing.T) {
 			if onGPU == nil && !long { // simulated warps are slow
 				c.every, c.most = max(1, emulatedEvery[op]/3), 25000
 			}
-			composites[op](c)
+			fill := composites[op]
+			if op == "argmax" {
+				fill, c.every, c.most = argmaxVectorCases, 0, 0
+			}
+			fill(c)
 			c.run("sm_90")
 		})
 	}
+}
+
+// argmaxVectorCases are long rows that lie in vectors, with shards of one vector of each
+// lane and of several.
+func argmaxVectorCases(c *cases) {
+	for _, s := range [][2]int{{2, 2056}, {1, 10000}, {3, 4100}} {
+		for _, x := range hardLogits(c, s[0], s[1]) {
+			c.add(nil, x)
+		}
+	}
+	c.add(nil, c.f32(1, 256, 8196))
+	c.add(nil, c.bf16(1, 16, 16384*16+8))
 }
