@@ -41,11 +41,16 @@ type warpScores struct {
 func (e *warpScores) eights() int { return ceilDiv(e.h, target.MMACols) }
 func (e *warpScores) runs() int   { return e.d / (lanesPerRow * matrixRun) }
 
-// loadQ brings q and the weights of its heads to shared memory.
+// reserve has shared memory for q and the weights of its heads.
+func (e *warpScores) reserve() {
+	heads := e.eights() * target.MMACols
+	e.q, e.w = e.Shared(ir.BF16, heads*e.d), e.Shared(ir.F32, heads)
+}
+
+// loadQ brings q and the weights of its heads there.
 func (e *warpScores) loadQ(q, w *kernel.Buf) {
 	lanes := e.T.Wave
 	heads := e.eights() * target.MMACols
-	e.q, e.w = e.Shared(ir.BF16, heads*e.d), e.Shared(ir.F32, heads)
 	clamp := func(head kernel.V) kernel.V {
 		return e.Select(e.Cmp(kernel.LT, head, e.Int(e.h)), head, e.Int(e.h-1))
 	}
@@ -113,6 +118,7 @@ func lowerWarpScores(l Lowering, o *ir.Op) error {
 			chunks := k.UDiv(k.Add(n, k.Int(perGroup-1)), k.Int(perGroup))
 			token, chunk := k.UDiv(k.Group(), chunks), k.URem(k.Group(), chunks)
 			e := &warpScores{K: k, unit: unit, h: h, d: d, keysAre: format}
+			e.reserve()
 			e.sub, e.group = unit.place(k, k.WaveLane())
 			rows, out := b[3].At(k.Mul(token, n)), b[4].At(k.Mul(token, n))
 			from := k.Add(k.Mul(chunk, k.Int(perGroup)), k.Mul(k.Wave(), k.Int(target.MatrixTile)))
