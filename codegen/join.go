@@ -9,12 +9,14 @@ import (
 	"github.com/kiln-project/kiln/codegen/kernel"
 	"github.com/kiln-project/kiln/codegen/kernels"
 	"github.com/kiln-project/kiln/codegen/plan"
+	"github.com/kiln-project/kiln/codegen/target"
 	"github.com/kiln-project/kiln/passes"
 )
 
-// A launch of little work takes as long as the way to the chip and back. Several that do
-// not need each other's results are one launch, with a part of the grid for each: every
-// group runs the code of its part, so results have the bits that they have apart.
+// A launch of little work takes as long as the way to the chip and back, and a product
+// of few rows ends while most of the chip waits for the last of its weights. Several that
+// do not need each other's results are one launch, with a part of the grid for each:
+// every group runs the code of its part, so results have the bits that they have apart.
 
 const (
 	// maxJoined bounds the groups of a joined launch: about as many as a chip holds at a
@@ -36,10 +38,26 @@ func (u *Unit) JoinLaunches(s *passes.Step) error {
 	return nil
 }
 
-// joins reports whether a launch can be part of another.
-func (e *emitted) joins() bool { return e.form.Joins || e.Joins }
+// joining says with which launches one can be joined.
+type joining uint8
 
-// join puts each launch that joins others into the first one behind all that it needs.
+const (
+	apart    joining = iota
+	products         // with other products: NVIDIA's, which have their groups' memory to themselves
+	little           // with others of little work
+)
+
+func (l *lowerer) joining(i int) joining {
+	switch e := &l.emitted[i]; {
+	case e.form.Joins || e.Joins:
+		return little
+	case e.Flops > 0 && l.u.Target.Kind == target.NVPTX:
+		return products
+	}
+	return apart
+}
+
+// join puts each launch that can be joined into the first one behind all that it needs.
 func (l *lowerer) join() {
 	l.reorder()
 	var list [][]int                            // launches, by their parts
@@ -59,7 +77,7 @@ func (l *lowerer) join() {
 			}
 		}
 		at := len(list)
-		for j := first; j < len(list) && l.emitted[i].joins(); j++ {
+		for j := first; j < len(list) && l.joining(i) != apart; j++ {
 			if l.fits(list[j], i) {
 				at = j
 				break
@@ -82,8 +100,8 @@ func (l *lowerer) join() {
 	l.regroup(list)
 }
 
-// reorder has every launch that joins no others run as early as it can, so that what
-// follows from several of them comes together.
+// reorder has every launch that is not of little work run as early as it can, so that
+// what follows from several of them comes together.
 func (l *lowerer) reorder() {
 	waits := make([]int, len(l.launches)) // for so many launches
 	next := make([][]int, len(l.launches))
@@ -93,11 +111,11 @@ func (l *lowerer) reorder() {
 			next[j] = append(next[j], i)
 		}
 	}
-	var ready [2][]int // those that join others, and those that do not, in ascending order
+	var ready [2][]int // those of little work, and others, in ascending order
 	add := func(i int) {
-		kind := 0
-		if !l.emitted[i].joins() {
-			kind = 1
+		kind := 1
+		if l.joining(i) == little {
+			kind = 0
 		}
 		at, _ := slices.BinarySearch(ready[kind], i)
 		ready[kind] = slices.Insert(ready[kind], at, i)
@@ -166,7 +184,7 @@ func (l *lowerer) needs() [][]int {
 func (l *lowerer) fits(parts []int, i int) bool {
 	groups := l.launches[i].Grid
 	for _, p := range parts {
-		if !l.emitted[p].joins() {
+		if l.joining(p) != l.joining(i) {
 			return false
 		}
 		groups += l.launches[p].Grid

@@ -56,7 +56,11 @@ type K struct {
 	n     int         // names blocks and LDS variables
 	pool  int         // bytes of shared memory that a launch gives
 	lds   []*shared   // GPU: what Shared reserved
-	err   error
+
+	poolVar   *ir.Global
+	poolTaken bool // by the part of the grid being built
+	resident  int  // groups on a processor of NVIDIA's, if the kernel says
+	err       error
 }
 
 func (k *K) fail(format string, args ...any) {
@@ -106,6 +110,9 @@ func (m *Module) Build(name string, params []Param, body func(k *K, bufs []*Buf,
 		return fmt.Errorf("kernel %s: %w", name, k.err)
 	}
 	m.pools[name] = k.pool
+	if k.resident > 0 && m.T.Kind == target.NVPTX {
+		k.f.FuncAttrs = append(k.f.FuncAttrs, ir.AttrPair{Key: "nvvm.minctasm", Value: strconv.Itoa(k.resident)})
+	}
 	return nil
 }
 
@@ -180,12 +187,9 @@ func (k *K) hostLoop() {
 }
 
 // Resident has NVIDIA's compiler keep to the registers with which n groups run on a
-// processor at a time. Other targets choose for themselves.
-func (k *K) Resident(n int) {
-	if k.T.Kind == target.NVPTX {
-		k.f.FuncAttrs = append(k.f.FuncAttrs, ir.AttrPair{Key: "nvvm.minctasm", Value: strconv.Itoa(n)})
-	}
-}
+// processor at a time, or as many as another part of the grid asks for, if those are
+// more. Other targets choose for themselves.
+func (k *K) Resident(n int) { k.resident = max(k.resident, n) }
 
 // Group is the index of this group in the grid, or in its part of it.
 func (k *K) Group() V { return k.group }
@@ -199,6 +203,7 @@ func (k *K) Groups(from, to V, body func()) {
 	for _, s := range k.lds {
 		s.taken = false
 	}
+	k.poolTaken = false
 	whole := k.group
 	k.uniformIf(k.And(k.Cmp(GE, whole, from), k.Cmp(LT, whole, to)), func() {
 		k.group = k.Sub(whole, from)

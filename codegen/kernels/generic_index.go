@@ -66,6 +66,10 @@ func lowerGatherRows(l Lowering, o *ir.Op) error {
 // first.
 func lowerScatterRows(l Lowering, o *ir.Op) error {
 	pool, slots, rows := o.Args[0], o.Args[1], o.Args[2]
+	if l.Inlined(rows) {
+		launchRopeRow(l, rows.Op, o)
+		return nil
+	}
 	if old, out := stores(l, pool)[0], l.Buf(o.Results[0]); old.ref.ID != out.ID {
 		copyStore(l, old, out)
 	}

@@ -2,10 +2,12 @@ package kernels_test
 
 import (
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/kiln-project/kiln/codegen"
+	"github.com/kiln-project/kiln/codegen/plan"
 	"github.com/kiln-project/kiln/ir"
 	"github.com/kiln-project/kiln/ir/eval"
 	"github.com/kiln-project/kiln/passes"
@@ -22,7 +24,11 @@ func TestJoinedLaunches(t *testing.T) {
 		t.Run(chip, func(t *testing.T) {
 			c := newBatch(t)
 			r := rand.New(rand.NewPCG(3, 5))
-			for i, op := range joiningOps {
+			ops, products := joiningOps, chip == "sm_90"
+			if products {
+				ops = slices.Concat(ops, []string{"linear", "block_linear", "grouped_linear", "gate"})
+			}
+			for i, op := range ops {
 				def, err := ir.Lookup(op)
 				if err != nil {
 					t.Fatal(err)
@@ -55,12 +61,11 @@ func TestJoinedLaunches(t *testing.T) {
 				if err := u.PlanMemory(s); err != nil {
 					t.Fatal(err)
 				}
-				joined := false
-				for _, k := range u.Module.Kernels {
-					joined = joined || k.Form == "joined" && strings.Contains(k.Spec, "compress")
-				}
-				if joined != join {
-					t.Fatalf("launches of compress were joined: %v", joined)
+				for what, wanted := range map[string]bool{"compress": true, "matrix_product": products} {
+					joined := slices.ContainsFunc(u.Module.Kernels, func(k plan.Kernel) bool { return k.Form == "joined" && strings.Contains(k.Spec, what) })
+					if joined != (join && wanted) {
+						t.Fatalf("launches of %s were joined: %v", what, joined)
+					}
 				}
 				p := u.Module.Plans[0]
 				count[join] = len(p.Launches)
