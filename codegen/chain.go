@@ -35,7 +35,13 @@ func (l *lowerer) chain(ops []*ir.Op, kept map[*ir.Value]bool) {
 			continue
 		}
 		if user := users[r][0]; l.scatters(op, user) {
-			l.inside(op, user)
+			reads := slices.ContainsFunc(op.Args, isPool)
+			if reads && !l.ahead(op, user, users) {
+				continue
+			}
+			if l.inside(op, user); reads {
+				l.early[op] = user
+			}
 			continue
 		}
 		if !l.elementwise(op) {
@@ -63,9 +69,9 @@ func (l *lowerer) inside(op, user *ir.Op) {
 }
 
 // scatters reports whether the rows that op makes go right to the pool that user writes
-// in place. An op that reads a pool stays where it is.
+// in place.
 func (l *lowerer) scatters(op, user *ir.Op) bool {
-	if !kernels.ScattersRows(op, user) || !isPool(user.Args[0]) || slices.ContainsFunc(op.Args, isPool) {
+	if !kernels.ScattersRows(op, user) || !isPool(user.Args[0]) {
 		return false
 	}
 	form, _ := l.choose(op)
@@ -73,16 +79,19 @@ func (l *lowerer) scatters(op, user *ir.Op) bool {
 	return form != nil && form.Name == op.Def.Name && into != nil && into.Name == "generic_scatter_rows"
 }
 
+// ahead reports whether a pool can be written where op stands, which reads others that
+// are written later on: nothing else needs what the pool holds before, and where the rows
+// go is an input.
+func (l *lowerer) ahead(op, scatter *ir.Op, users map[*ir.Value][]*ir.Op) bool {
+	pool, slots := scatter.Args[0], scatter.Args[1]
+	return pool.Kind == ir.StateValue && slots.Kind == ir.InputValue && len(users[pool]) == 1 && !slices.Contains(op.Args, pool)
+}
+
 // elementwise reports whether op may be part of a chain: its form is the generic
 // one, and it reads no pool.
 func (l *lowerer) elementwise(op *ir.Op) bool {
-	if !kernels.Elementwise(op) {
+	if !kernels.Elementwise(op) || slices.ContainsFunc(op.Args, isPool) {
 		return false
-	}
-	for _, a := range op.Args {
-		if isPool(a) {
-			return false
-		}
 	}
 	form, _ := l.choose(op)
 	return form != nil

@@ -78,7 +78,7 @@ func (l *lowerer) join() {
 		}
 		at := len(list)
 		for j := first; j < len(list) && l.joining(i) != apart; j++ {
-			if l.fits(list[j], i) {
+			if l.fits(list[j], []int{i}) {
 				at = j
 				break
 			}
@@ -97,7 +97,48 @@ func (l *lowerer) join() {
 			}
 		}
 	}
-	l.regroup(list)
+	l.regroup(l.delay(list))
+}
+
+// maxDelay bounds how many launches later a part runs than it could: what it reads is
+// kept until then.
+const maxDelay = 12
+
+// delay has launches of little work that nothing waits for be part of a later one.
+func (l *lowerer) delay(list [][]int) [][]int {
+	entry := make([]int, len(l.launches)) // where of list each is
+	for at, parts := range list {
+		for _, p := range parts {
+			entry[p] = at
+		}
+	}
+	waiting := make([][]int, len(l.launches))
+	for i, before := range l.needs() {
+		for _, j := range before {
+			waiting[j] = append(waiting[j], i)
+		}
+	}
+	for at := len(list) - 1; at >= 0; at-- {
+		parts, end := list[at], min(len(list), at+1+maxDelay)
+		if l.joining(parts[0]) != little {
+			continue
+		}
+		for _, p := range parts {
+			for _, q := range waiting[p] {
+				end = min(end, entry[q])
+			}
+		}
+		for to := at + 1; to < end; to++ {
+			if len(list[to]) > 0 && l.fits(list[to], parts) {
+				for _, p := range parts {
+					entry[p] = to
+				}
+				list[to], list[at] = append(list[to], parts...), nil
+				break
+			}
+		}
+	}
+	return slices.DeleteFunc(list, func(parts []int) bool { return len(parts) == 0 })
 }
 
 // reorder has every launch that is not of little work run as early as it can, so that
@@ -180,16 +221,18 @@ func (l *lowerer) needs() [][]int {
 	return out
 }
 
-// fits reports whether a launch can become a part of one with those parts.
-func (l *lowerer) fits(parts []int, i int) bool {
-	groups := l.launches[i].Grid
-	for _, p := range parts {
-		if l.joining(p) != l.joining(i) {
-			return false
+// fits reports whether launches can become parts of one with those parts.
+func (l *lowerer) fits(parts, more []int) bool {
+	groups := 0
+	for _, list := range [][]int{parts, more} {
+		for _, p := range list {
+			if l.joining(p) != l.joining(more[0]) {
+				return false
+			}
+			groups += l.launches[p].Grid
 		}
-		groups += l.launches[p].Grid
 	}
-	return len(parts) < maxParts && groups <= maxJoined
+	return len(parts)+len(more) <= maxParts && groups <= maxJoined
 }
 
 // regroup replaces the launches by those of list.

@@ -24,7 +24,7 @@ func (u *Unit) SelectKernels(s *passes.Step) error {
 	if len(g.Syms) > 0 {
 		return fmt.Errorf("graph @%s: symbols %s are not bound", g.Name, strings.Join(g.Syms, ", "))
 	}
-	l := &lowerer{u: u, requests: s.Bind["B"], set: s.Set, values: map[*ir.Value]value{}, written: map[*ir.Value]bool{}, inline: map[*ir.Op]*ir.Op{}, chains: map[*ir.Op]inlined{}}
+	l := &lowerer{u: u, requests: s.Bind["B"], set: s.Set, values: map[*ir.Value]value{}, written: map[*ir.Value]bool{}, inline: map[*ir.Op]*ir.Op{}, chains: map[*ir.Op]inlined{}, early: map[*ir.Op]*ir.Op{}, done: map[*ir.Op]bool{}}
 	for _, up := range g.Updates {
 		l.written[up.State] = true
 	}
@@ -92,6 +92,8 @@ type lowerer struct {
 	written  map[*ir.Value]bool // states that the graph updates
 	inline   map[*ir.Op]*ir.Op  // elementwise ops that run inside of their only user
 	chains   map[*ir.Op]inlined // what runs inside of an op
+	early    map[*ir.Op]*ir.Op  // ops in whose place the one that they run inside of is lowered
+	done     map[*ir.Op]bool    // ops that were lowered early
 	launches []plan.Launch
 	args     [][]argRef // per launch, parallel to Args
 	emitted  []emitted  // per launch, what its kernel is made of
@@ -155,7 +157,11 @@ func (l *lowerer) op(op *ir.Op) error {
 	switch {
 	case op.Def.Name == "const":
 		return nil // an immediate; Buf makes memory of it where a kernel needs that
-	case l.inline[op] != nil:
+	case l.early[op] != nil:
+		err := l.op(l.early[op])
+		l.done[l.early[op]] = true
+		return err
+	case l.inline[op] != nil || l.done[op]:
 		return nil
 	case op.Def.Name == "reshape" && !l.written[poolOf(op.Args[0])]:
 		l.values[op.Results[0]] = l.operand(op.Args[0])

@@ -32,6 +32,19 @@ func compressLanes(w, d int) int {
 	return n
 }
 
+// newCompressGroup is a group whose first operands are those of compress, with so many
+// lanes over the channels from one on.
+func newCompressGroup(k *kernel.K, b []*kernel.Buf, w, d, s, lanes int, overlap bool, entry, channel kernel.V) *compressGroup {
+	c := &compressGroup{K: k, b: b, w: w, s: s, lanes: lanes, teams: k.T.Lanes / lanes}
+	if overlap {
+		c.half = d
+	}
+	c.sub, c.team = k.URem(k.Lane(), k.Int(lanes)), k.UDiv(k.Lane(), k.Int(lanes))
+	c.channel = k.Add(channel, k.Mul(c.sub, k.Int(compressRun)))
+	c.old, c.own = b[4].At(k.Mul(entry, k.Int(s))), b[5].At(k.Mul(entry, k.Int(s)))
+	return c
+}
+
 // lowerCompressLanes: one group per entry and run of channels.
 func lowerCompressLanes(l Lowering, o *ir.Op) {
 	w, es := dims(o.Args[0])[1], dims(o.Args[4])
@@ -48,14 +61,8 @@ func lowerCompressLanes(l Lowering, o *ir.Op) {
 		Body: func(k *kernel.K, b []*kernel.Buf, _ []kernel.V) {
 			entry, piece := k.UDiv(k.Group(), k.Int(pieces)), k.URem(k.Group(), k.Int(pieces))
 			channel := k.Mul(piece, k.Int(lanes*compressRun))
-			c := &compressGroup{K: k, b: b, w: w, s: s, lanes: lanes, teams: k.T.Lanes / lanes}
-			if overlap {
-				c.half = d
-			}
-			c.sub, c.team = k.URem(k.Lane(), k.Int(lanes)), k.UDiv(k.Lane(), k.Int(lanes))
-			c.channel = k.Add(channel, k.Mul(c.sub, k.Int(compressRun)))
-			c.old, c.own = b[4].At(k.Mul(entry, k.Int(s))), b[5].At(k.Mul(entry, k.Int(s)))
-			c.run(b[6].At(k.Add(k.Mul(entry, k.Int(d)), channel)))
+			c := newCompressGroup(k, b, w, d, s, lanes, overlap, entry, channel)
+			c.run(b[6].At(k.Add(k.Mul(entry, k.Int(d)), channel)).Store)
 		},
 	})
 }
@@ -123,8 +130,8 @@ func (c *compressGroup) each(values bool, f func(there, k, g []kernel.V)) {
 	}
 }
 
-// run stores the entry's channels of the group.
-func (c *compressGroup) run(y *kernel.Buf) {
+// run gives the entry's channels of the group to store.
+func (c *compressGroup) run(store func(i, v kernel.V)) {
 	some := c.Var(c.Int32(0))
 	c.Lanes(c.Int(c.s), func(i kernel.V) {
 		either := c.Or(c.Cmp(kernel.GE, c.own.Load(i), c.Int32(0)), c.Cmp(kernel.GE, c.old.Load(i), c.Int32(0)))
@@ -132,7 +139,7 @@ func (c *compressGroup) run(y *kernel.Buf) {
 	})
 	width := c.lanes * compressRun
 	none := c.Cmp(kernel.EQ, c.Reduce(some.Get(), c.Or), c.Int32(0))
-	c.If(none, func() { c.Lanes(c.Int(width), func(i kernel.V) { y.Store(i, c.Float(0)) }) })
+	c.If(none, func() { c.Lanes(c.Int(width), func(i kernel.V) { store(i, c.Float(0)) }) })
 	c.If(c.Not(none), func() {
 		tops, dens, nums := c.Shared(ir.F32, c.teams*width), c.Shared(ir.F32, c.teams*width), c.Shared(ir.F32, c.teams*width)
 		at := c.Mul(c.Add(c.Mul(c.team, c.Int(c.lanes)), c.sub), c.Int(compressRun))
@@ -168,7 +175,7 @@ func (c *compressGroup) run(y *kernel.Buf) {
 				den = c.Add(den, dens.Load(c.Add(i, c.Int(t*width))))
 				num = c.Add(num, nums.Load(c.Add(i, c.Int(t*width))))
 			}
-			y.Store(i, c.Select(c.Cmp(kernel.EQ, den, c.Float(0)), c.Float(0), c.Div(num, den)))
+			store(i, c.Select(c.Cmp(kernel.EQ, den, c.Float(0)), c.Float(0), c.Div(num, den)))
 		})
 	})
 }

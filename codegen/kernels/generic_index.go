@@ -67,7 +67,11 @@ func lowerGatherRows(l Lowering, o *ir.Op) error {
 func lowerScatterRows(l Lowering, o *ir.Op) error {
 	pool, slots, rows := o.Args[0], o.Args[1], o.Args[2]
 	if l.Inlined(rows) {
-		launchRopeRow(l, rows.Op, o)
+		if rows.Op.Def.Name == "compress_row" {
+			launchCompressRow(l, rows.Op, o)
+		} else {
+			launchRopeRow(l, rows.Op, o)
+		}
 		return nil
 	}
 	if old, out := stores(l, pool)[0], l.Buf(o.Results[0]); old.ref.ID != out.ID {

@@ -19,6 +19,11 @@ func matchRopeRow(o *ir.Op, t *target.Target) string {
 	if why := matchHadamard(o, t); why != "" {
 		return why // the row lies in shared memory, as hadamard's
 	}
+	return matchRowStages(o, t)
+}
+
+// matchRowStages is about what follows rope.
+func matchRowStages(o *ir.Op, t *target.Target) string {
 	switch {
 	case o.DType("to") == ir.BF16:
 		return ""
@@ -39,7 +44,7 @@ func lowerRopeRow(l Lowering, o *ir.Op) error {
 // op's kernel: a row that goes nowhere, as in most steps, is then not made.
 func ScattersRows(op, scatter *ir.Op) bool {
 	switch op.Def.Name {
-	case "rope_row", "rms_norm_rope":
+	case "rope_row", "rms_norm_rope", "compress_row":
 		return scatter.Def.Name == "scatter_rows" && scatter.Args[2] == op.Results[0] && op.Results[0].Type.Rank() == 2
 	}
 	return false
@@ -61,31 +66,39 @@ func launchRopeRow(l Lowering, o, scatter *ir.Op) {
 	if norm {
 		la.In = append(la.In, l.Buf(o.Args[3]))
 	}
-	width := extent(o.Results[0].Type.Dims[o.Results[0].Type.Rank()-1])
-	body := func(k *kernel.K, b []*kernel.Buf, y *kernel.Buf) {
+	la.into(l, o, scatter, func(k *kernel.K, b []*kernel.Buf, y *kernel.Buf) {
 		token := k.Mul(k.UDiv(k.Group(), k.Int(perToken)), k.Int(r.pairs))
 		var w *kernel.Buf
 		if norm {
 			w = b[3]
 		}
 		r.store(k, b[0].At(k.Mul(k.Group(), k.Int(r.d))), b[1].At(token), b[2].At(token), w, y)
-	}
+	})
+	l.Launch(la)
+}
+
+// into has every group make a row of the op's result, or, where scatter is not nil, one
+// that has a place in its pool, there.
+func (la *Launch) into(l Lowering, o, scatter *ir.Op, row func(k *kernel.K, b []*kernel.Buf, y *kernel.Buf)) {
+	width := extent(o.Results[0].Type.Dims[o.Results[0].Type.Rank()-1])
 	if scatter == nil {
 		la.Out = []Ref{l.Buf(o.Results[0])}
 		la.Body = func(k *kernel.K, b []*kernel.Buf, _ []kernel.V) {
-			body(k, b, b[len(b)-1].At(k.Mul(k.Group(), k.Int(width))))
+			row(k, b, b[len(b)-1].At(k.Mul(k.Group(), k.Int(width))))
 		}
-	} else {
-		pool := l.Buf(scatter.Results[0])
-		la.Spec += " scatter"
-		la.In, la.Out, la.Ints = append(la.In, l.Buf(scatter.Args[1])), []Ref{pool}, []int{dims(scatter.Args[0])[0]}
-		la.Touched = map[Ref]int64{pool: pool.DT.Bytes(n * width)}
-		la.Body = func(k *kernel.K, b []*kernel.Buf, ints []kernel.V) {
-			ok, to := inRows(k, b[len(b)-2].Load(k.Group()), ints[0])
-			k.If(ok, func() { body(k, b, b[len(b)-1].At(k.Mul(to, k.Int(width)))) })
-		}
+		return
 	}
-	l.Launch(la)
+	pool := l.Buf(scatter.Results[0])
+	la.Spec += " scatter"
+	la.In, la.Out, la.Ints = append(la.In, l.Buf(scatter.Args[1])), []Ref{pool}, []int{dims(scatter.Args[0])[0]}
+	if la.Touched == nil {
+		la.Touched = map[Ref]int64{}
+	}
+	la.Touched[pool] = pool.DT.Bytes(la.Grid * width)
+	la.Body = func(k *kernel.K, b []*kernel.Buf, ints []kernel.V) {
+		ok, to := inRows(k, b[len(b)-2].Load(k.Group()), ints[0])
+		k.If(ok, func() { row(k, b, b[len(b)-1].At(k.Mul(to, k.Int(width)))) })
+	}
 }
 
 // ropeRow is what the code of a row depends on.
@@ -99,7 +112,7 @@ func (r *ropeRow) store(k *kernel.K, x, cos, sin, w, y *kernel.Buf) {
 	o, d := r.o, r.d
 	row := k.Shared(ir.F32, d)
 	switch o.Def.Name {
-	case "rms_norm_rope":
+	case "rms_norm_rope", "compress_row":
 		s := rmsScale(k, x, d, o.Float("eps"))
 		k.Lanes(k.Int(d), func(i kernel.V) { row.Store(i, k.RoundBF16(k.Mul(w.Load(i), k.Mul(x.Load(i), s)))) })
 	case "head_rms_norm_rope":
