@@ -53,19 +53,34 @@ func launchLaneShards(l Lowering, x Ref, rows, n, columns, vectors, per int) row
 				in[i] = k.Cmp(kernel.LT, at, ints[1])
 				words[i] = x.LoadVec(k.Select(in[i], at, k.Int(0)), per)
 			}
-			best, at := k.Float(math.Inf(-1)), k.Int32(0)
-			nan := k.Cmp(kernel.NE, k.Int32(0), k.Int32(0))
-			number := nan
+			bits := wordsOf(per)
+			best, at, spoiled := k.Float(math.Inf(-1)), k.Int32(0), k.Int32(0)
 			for i := range words {
+				words[i] = k.MapVec(func(w ...kernel.V) kernel.V { return k.Select(in[i], w[0], k.Int32(bits.low)) }, words[i])
+				for j := range words[i].Len() {
+					w := k.At(words[i], j)
+					spoiled = k.Or(spoiled, k.Add(k.And(w, k.Int32(bits.magnitude)), k.Int32(bits.aboveInf)))
+				}
 				for j := range per {
 					v := numberOf(k, words[i], j, per)
-					number = k.Or(number, k.And(in[i], k.Cmp(kernel.EQ, v, v)))
-					nan = k.Or(nan, k.And(in[i], k.Cmp(kernel.NE, v, v)))
-					better := k.And(in[i], k.Cmp(kernel.GT, v, best))
+					better := k.Cmp(kernel.GT, v, best)
 					best = k.Select(better, v, best)
 					at = k.Select(better, k.Int32(i*per*k.T.Lanes+j), at)
 				}
 			}
+			nan := k.Cmp(kernel.NE, k.And(spoiled, k.Int32(^bits.magnitude)), k.Int32(0))
+			some := k.Cmp(kernel.GT, best, k.Float(math.Inf(-1)))
+			numbers := k.Var(k.Convert(some, kernel.I32))
+			k.If(k.Not(some), func() { // -inf is a number
+				for i := range words {
+					for j := range per {
+						v := numberOf(k, words[i], j, per)
+						is := k.And(in[i], k.Cmp(kernel.EQ, v, v))
+						numbers.Set(k.Or(numbers.Get(), k.Convert(is, kernel.I32)))
+					}
+				}
+			})
+			number := k.Cmp(kernel.NE, numbers.Get(), k.Int32(0))
 			long := argmaxKey(k, best, k.Add(from, k.Convert(at, kernel.I64)))
 			kinds := k.Or(k.Select(nan, k.Int32(kindNaN), k.Int32(0)), k.Select(number, k.Int32(kindNumber), k.Int32(0)))
 			key, all := k.Reduce(long, k.Max), k.Reduce(kinds, k.Or)
@@ -76,6 +91,21 @@ func launchLaneShards(l Lowering, x Ref, rows, n, columns, vectors, per int) row
 		},
 	})
 	return p
+}
+
+// wordBits are what words of numbers are told by.
+type wordBits struct {
+	low       int // of -inf
+	magnitude int // mask of all bits but signs
+	aboveInf  int // added to a magnitude, it carries into the sign for NaN alone
+}
+
+// wordsOf is for vectors of so many numbers: two of bf16 in a word, or one of f32.
+func wordsOf(per int) wordBits {
+	if per == 8 {
+		return wordBits{low: -0x7f0080, magnitude: 0x7fff7fff, aboveInf: 0x007f007f}
+	}
+	return wordBits{low: -0x800000, magnitude: 0x7fffffff, aboveInf: 0x007fffff}
 }
 
 // numberOf is element j of a vector of per elements, bf16 or f32.

@@ -113,11 +113,9 @@ func (r *ropeRow) store(k *kernel.K, x, cos, sin, w, y *kernel.Buf) {
 	row := k.Shared(ir.F32, d)
 	switch o.Def.Name {
 	case "rms_norm_rope", "compress_row":
-		s := rmsScale(k, x, d, o.Float("eps"))
-		k.Lanes(k.Int(d), func(i kernel.V) { row.Store(i, k.RoundBF16(k.Mul(w.Load(i), k.Mul(x.Load(i), s)))) })
+		rmsNorm(k, x, w, d, o.Float("eps"), func(i, v kernel.V) { row.Store(i, k.RoundBF16(v)) })
 	case "head_rms_norm_rope":
-		s := headRMSScale(k, x, d, o.Float("eps"))
-		k.Lanes(k.Int(d), func(i kernel.V) { row.Store(i, k.RoundBF16(k.Mul(x.Load(i), s))) })
+		headRMSNorm(k, x, d, o.Float("eps"), func(i, v kernel.V) { row.Store(i, k.RoundBF16(v)) })
 	default:
 		k.Lanes(k.Int(d), func(i kernel.V) { row.Store(i, x.Load(i)) })
 	}

@@ -180,28 +180,35 @@ func (g *topkGroup) load(x *kernel.Buf, n kernel.V, each int, vectors, made bool
 	}
 }
 
-// count is how many keys of the group hold.
-func (g *topkGroup) count(holds func(key kernel.V) kernel.V) kernel.V {
-	sum := g.Convert(holds(g.keys[0]), kernel.I32)
-	for _, key := range g.keys[1:] {
-		sum = g.Add(sum, g.Convert(holds(key), kernel.I32))
+// reach is how many of the lane's keys are at least t.
+func (g *topkGroup) reach(t kernel.V) kernel.V {
+	sum := g.Int32(0)
+	for _, key := range g.keys {
+		sum = g.Add(sum, g.Convert(g.Cmp(kernel.GE, key, t), kernel.I32))
 	}
-	return g.Sum(sum)
+	return sum
 }
 
 // choose stores the want greatest keys, of equal ones the first, and says how many there
 // are. Places are in the order of columns.
 func (g *topkGroup) choose(want kernel.V, store func(place, key, id kernel.V)) (count kernel.V) {
 	most, zero, one, none := g.Convert(want, kernel.I32), g.Int32(0), g.Int32(1), g.none()
-	// The greatest t that want keys reach, from its highest bit down; the smallest
-	// number if there are not as many.
+	// The greatest t that want keys reach, from its highest bits down, two at a time; the
+	// smallest number if there are not as many.
 	t := g.UniformVar(none)
-	there := g.count(func(key kernel.V) kernel.V { return g.Cmp(kernel.GT, key, none) })
+	there := g.Sums(g.Int(0), g.reach(g.Add(none, one)))[0]
 	g.If(g.Cmp(kernel.GT, there, most), func() {
-		g.For(g.Int(0), g.Int(g.keyBits()), 1, func(i kernel.V) {
-			try := g.Add(t.Get(), g.Shl(one, g.Sub(g.Int32(g.keyBits()-1), g.Convert(i, kernel.I32))))
-			reach := g.count(func(key kernel.V) kernel.V { return g.Cmp(kernel.GE, key, try) })
-			t.Set(g.Select(g.Cmp(kernel.GE, reach, most), try, t.Get()))
+		g.For(g.Int(0), g.Int(g.keyBits()/2), 1, func(i kernel.V) {
+			step := g.Shl(one, g.Sub(g.Int32(g.keyBits()-2), g.Shl(g.Convert(i, kernel.I32), one)))
+			var counts []kernel.V
+			for j := range 3 {
+				counts = append(counts, g.reach(g.Add(t.Get(), g.Mul(step, g.Int32(j+1)))))
+			}
+			best := t.Get()
+			for _, n := range g.Sums(i, counts...) {
+				best = g.Add(best, g.Select(g.Cmp(kernel.GE, n, most), step, zero))
+			}
+			t.Set(best)
 		})
 	})
 	threshold := t.Get()
