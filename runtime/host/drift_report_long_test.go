@@ -104,7 +104,7 @@ func (r driftReport) halves(b *strings.Builder) {
 	first, second := unlike(r.single[:half]), unlike(r.single[half:])
 	fmt.Fprintf(b, "| single steps that are not ref's | %d | %d | %.2f |\n", first, second, float64(second)/float64(first))
 	fmt.Fprintf(b, `
-The test holds each window to %g times the control, both trends of host/control to a growth by %g, and that of single steps to %g. [drift-texts.md](drift-texts.md) says why the medians grow,
-and what two other texts give.
-`, mostControl, mostGrowth, mostOther)
+The test holds each window to %g times the control, and both trends of host/control to a growth by %g; single steps that are not ref's to %g of all, and to a growth by %g.
+[drift-texts.md](drift-texts.md) says why the medians grow, and what two other texts give.
+`, mostControl, mostGrowth, mostUnlike, mostUnlikeUp)
 }
