@@ -9,7 +9,7 @@ import (
 
 // rowWarps are ops without products, whose forms for all targets have code of their own
 // for GPUs, or for NVIDIA's.
-var rowWarps = []string{"topk_rows", "entry_rows", "rope_row", "rms_norm_rope", "head_rms_norm_rope", "rms_norm_quant", "compress", "compress_row", "history_rows", "argmax", "hc_head"}
+var rowWarps = []string{"topk_rows", "entry_rows", "rope_row", "rms_norm_rope", "head_rms_norm_rope", "rms_norm_quant", "compress", "compress_row", "history_rows", "argmax", "hc_head", "indexer_scores"}
 
 // TestRowsWarps runs them on simulated warps.
 func TestRowsWarps(t *testing.T) {
@@ -24,8 +24,11 @@ func TestRowsWarps(t *testing.T) {
 				c.every, c.most = max(1, emulatedEvery[op]/3), 25000
 			}
 			fill := composites[op]
-			if op == "argmax" {
+			switch op {
+			case "argmax":
 				fill, c.every, c.most = argmaxVectorCases, 0, 0
+			case "indexer_scores":
+				fill, c.every, c.most = longScoresCases, 0, 0
 			}
 			fill(c)
 			c.run("sm_90")
@@ -43,4 +46,19 @@ func argmaxVectorCases(c *cases) {
 	}
 	c.add(nil, c.f32(1, 256, 8196))
 	c.add(nil, c.bf16(1, 16, 16384*16+8))
+}
+
+// longScoresCases are rows of so many entries that warps take several times 16, most of
+// which are not there yet.
+func longScoresCases(c *cases) {
+	const t, n = 3, 90001
+	q, w, keys := c.bf16(1, t, 4, 32), c.bf16(1, t, 4), c.bf16(1, 900, 32)
+	rows := none(c.rows(900, t, n))
+	for i := range t {
+		for j := range 400 * i {
+			rows.I[i*n+j] = int64(c.r.IntN(901)) - 1
+		}
+		rows.I[i*n+n-1] = int64(i)
+	}
+	c.add(nil, q, w, keys, rows)
 }
