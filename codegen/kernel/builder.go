@@ -55,7 +55,7 @@ type K struct {
 	mask  value.Value // host: lanes that act, nil for all
 	n     int         // names blocks and LDS variables
 	pool  int         // bytes of shared memory that a launch gives
-	lds   []*shared   // GPU: what Shared reserved
+	parts *partShared // shared memory of the parts of the grid, if it has some
 
 	poolVar   *ir.Global
 	poolTaken bool // by the part of the grid being built
@@ -200,10 +200,10 @@ func (k *K) Groups(from, to V, body func()) {
 	if !k.gpu("parts of a grid") {
 		return
 	}
-	for _, s := range k.lds {
-		s.taken = false
+	if k.parts == nil {
+		k.parts = k.newPartShared()
 	}
-	k.poolTaken = false
+	k.parts.used, k.poolTaken = 0, false
 	whole := k.group
 	k.uniformIf(k.And(k.Cmp(GE, whole, from), k.Cmp(LT, whole, to)), func() {
 		k.group = k.Sub(whole, from)

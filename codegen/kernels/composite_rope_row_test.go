@@ -24,7 +24,7 @@ func rowTails(d int) []ir.Attrs {
 
 func ropeRowCases(c *cases) {
 	norm := strings.Contains(c.def.Name, "norm")
-	for _, s := range []struct{ d, pairs int }{{16, 1}, {17, 8}, {128, 32}, {520, 32}} {
+	for _, s := range []struct{ d, pairs int }{{16, 1}, {17, 8}, {128, 32}, {520, 32}, {512, 32}} {
 		for _, t := range []int{1, 3, 5} {
 			for i, tail := range rowTails(s.d) {
 				attrs := append(ir.A("inverse", i%2 == 1), tail...)

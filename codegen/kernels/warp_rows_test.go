@@ -9,7 +9,7 @@ import (
 
 // rowWarps are ops without products, whose forms for all targets have code of their own
 // for GPUs, or for NVIDIA's.
-var rowWarps = []string{"topk_rows", "entry_rows", "rope_row", "rms_norm_rope", "head_rms_norm_rope", "rms_norm_quant", "compress", "compress_row", "history_rows", "argmax", "hc_head", "indexer_scores", "gate"}
+var rowWarps = []string{"topk_rows", "entry_rows", "rope", "rope_row", "rms_norm_rope", "head_rms_norm_rope", "rms_norm_quant", "compress", "compress_row", "history_rows", "argmax", "hc_head", "indexer_scores", "gate"}
 
 // TestRowsWarps runs them on simulated warps.
 func TestRowsWarps(t *testing.T) {
