@@ -83,13 +83,9 @@ func lowerGateOf(l Lowering, o *ir.Op, product func(l Lowering, o *ir.Op, y Ref)
 				}
 			})
 			k.Barrier()
-			pick := func() kernel.V { return pickBest(k, biased, e) }
-			switch {
-			case hash || k.T.Kind != target.NVPTX:
-			case e%k.T.Wave == 0 && e/k.T.Wave <= maxWavePicks:
-				pick = newWavePick(k, biased, e).next
-			default:
-				pick = func() kernel.V { return pickBestTogether(k, biased, e) }
+			pick := pickBest
+			if k.T.Kind == target.NVPTX {
+				pick = pickBestTogether
 			}
 			chosen, picked := make([]kernel.V, n), make([]kernel.V, n)
 			var token, known kernel.V
@@ -103,7 +99,7 @@ func lowerGateOf(l Lowering, o *ir.Op, product func(l Lowering, o *ir.Op, y Ref)
 					id := k.Convert(b[1].Load(k.Add(k.Mul(token, k.Int(n)), k.Int(j))), kernel.I32)
 					chosen[j] = k.Select(known, id, k.Int32(0))
 				} else {
-					chosen[j] = pick()
+					chosen[j] = pick(k, biased, e)
 				}
 				got := k.Cmp(kernel.GE, chosen[j], k.Int32(0))
 				picked[j] = k.Select(got, score.Load(k.Select(got, chosen[j], k.Int32(0))), k.Float(0))
@@ -153,46 +149,6 @@ func pickBestTogether(k *kernel.K, scores *kernel.Buf, n int) kernel.V {
 	id = k.Select(k.Cmp(kernel.EQ, id, k.Int32(none)), k.Int32(-1), id)
 	removeScore(k, scores, id)
 	return id
-}
-
-// maxWavePicks bounds the scores of a lane of a wavePick.
-const maxWavePicks = 16
-
-// wavePick is pickBest by the lanes of a warp, which keep the keys of scores in registers:
-// no pick waits for other warps, all of which do the same. NVIDIA only.
-type wavePick struct {
-	*kernel.K
-	keys []kernel.V // of scores lane, lane+Wave, ...
-	ids  []kernel.V
-}
-
-func newWavePick(k *kernel.K, scores *kernel.Buf, n int) *wavePick {
-	p := &wavePick{K: k}
-	for from := 0; from < n; from += k.T.Wave {
-		at := k.Add(k.WaveLane(), k.Int(from))
-		p.keys = append(p.keys, scoreKey(k, scores.Load(at)))
-		p.ids = append(p.ids, k.Convert(at, kernel.I32))
-	}
-	return p
-}
-
-// next is the index of the largest score that is left, or -1.
-func (p *wavePick) next() kernel.V {
-	none, last := p.Int32(math.MinInt32), p.Int32(math.MaxInt32)
-	best := none
-	for _, key := range p.keys {
-		best = p.Max(key, best)
-	}
-	best = p.Xor(p.WaveMaxUnsigned(p.Xor(best, none)), none)
-	first := p.Int32(0) // the last index less the lowest of the best's
-	for i, key := range p.keys {
-		first = p.Max(p.Select(p.Cmp(kernel.EQ, key, best), p.Sub(last, p.ids[i]), p.Int32(0)), first)
-	}
-	id := p.Sub(last, p.WaveMaxUnsigned(first))
-	for i := range p.keys {
-		p.keys[i] = p.Select(p.Cmp(kernel.EQ, p.ids[i], id), none, p.keys[i])
-	}
-	return p.Select(p.Cmp(kernel.EQ, best, none), p.Int32(-1), id)
 }
 
 // removeScore has no later pick see a score, if there is one of the index.

@@ -65,9 +65,9 @@ func (e *warpScores) loadQ(q, w *kernel.Buf) {
 	e.Barrier()
 }
 
-// keys are the lane's runs of its two keys, whose rows of the pool are given if they are
-// there.
-func (e *warpScores) keys(pool *kernel.Buf, rows, there []kernel.V) [][]kernel.Vec {
+// scores are those of the lane's two keys, whose rows of the pool are given if they
+// are there.
+func (e *warpScores) scores(pool *kernel.Buf, rows, there []kernel.V) []kernel.V {
 	keys := make([][]kernel.Vec, e.runs())
 	for r := range rows {
 		row := matrixRowAt(e.K, e.keysAre, pool)
@@ -76,11 +76,6 @@ func (e *warpScores) keys(pool *kernel.Buf, rows, there []kernel.V) [][]kernel.V
 			keys[j] = append(keys[j], run)
 		}
 	}
-	return keys
-}
-
-// scores are those of the lane's two keys.
-func (e *warpScores) scores(keys [][]kernel.Vec) []kernel.V {
 	totals := []kernel.V{e.Float(0), e.Float(0)}
 	for i := range e.eights() {
 		s := e.ZeroVec(kernel.F32, target.ResultRun)
@@ -106,28 +101,16 @@ func (e *warpScores) scores(keys [][]kernel.Vec) []kernel.V {
 	return totals
 }
 
-const (
-	// scoreSteps is how many times a warp takes 16 keys where there are groups enough: q is
-	// read once for them.
-	scoreSteps     = 4
-	scoreFewGroups = 2048
-)
-
-// lowerWarpScores: one group per token and 16 entries for each of its warps, or several
-// times as many.
+// lowerWarpScores: one group per token and 16 entries for each of its warps.
 func lowerWarpScores(l Lowering, o *ir.Op) error {
 	q, n := dims(o.Args[0]), dims(o.Args[3])[1]
 	t, h, d := q[0], q[1], q[2]
 	unit := unitOf(l.Target())
-	perStep, steps := unit.waves*target.MatrixTile, 1
-	if t*ceilDiv(n, perStep) >= scoreFewGroups {
-		steps = scoreSteps
-	}
-	perGroup := perStep * steps
+	perGroup := unit.waves * target.MatrixTile
 	keys, format := l.Buf(o.Args[2]), rowsOf(o, 2, d)
 	macs := int64(t*n*h) * int64(d)
 	l.Launch(Launch{
-		Name: "matrix_scores", Spec: fmt.Sprintf("h%d d%d steps%d%s", h, d, steps, rowSpec(format)), Grid: t * ceilDiv(n, perGroup), Work: macs, Flops: 2 * macs,
+		Name: "matrix_scores", Spec: fmt.Sprintf("h%d d%d%s", h, d, rowSpec(format)), Grid: t * ceilDiv(n, perGroup), Work: macs, Flops: 2 * macs,
 		In: []Ref{l.Buf(o.Args[0]), l.Buf(o.Args[1]), keys, l.Buf(o.Args[3])}, Out: []Ref{l.Buf(o.Results[0])}, Ints: []int{n},
 		Touched: map[Ref]int64{keys: int64(requests(l, t)*n) * rowBytes(format)},
 		Body: func(k *kernel.K, b []*kernel.Buf, ints []kernel.V) {
@@ -139,72 +122,30 @@ func lowerWarpScores(l Lowering, o *ir.Op) error {
 			e.sub, e.group = unit.place(k, k.WaveLane())
 			rows, out := b[3].At(k.Mul(token, n)), b[4].At(k.Mul(token, n))
 			from := k.Add(k.Mul(chunk, k.Int(perGroup)), k.Mul(k.Wave(), k.Int(target.MatrixTile)))
-			at := func(step kernel.V) *scoreStep { return e.step(rows, n, k.Add(from, k.Mul(step, k.Int(perStep)))) }
+			var entry, inside, row, there []kernel.V
+			for r := range unit.rows {
+				i := k.Add(from, k.Add(e.sub, k.Int(r*target.MMACols)))
+				in := k.Cmp(kernel.LT, i, n)
+				at := k.Select(in, rows.Load(k.Select(in, i, k.Int(0))), k.Int32(-1))
+				entry, inside = append(entry, i), append(inside, in)
+				row, there = append(row, k.Convert(at, kernel.I64)), append(there, k.Cmp(kernel.GE, at, k.Int32(0)))
+			}
 			// Entries that are not there yet follow those that are: most groups of a long
 			// row have none, and need no q.
-			some := k.Int32(0)
-			for i := range steps {
-				some = k.Or(some, k.Convert(at(k.Int(i)).some(k), kernel.I32))
-			}
-			none := k.Cmp(kernel.EQ, k.Reduce(some, k.Or), k.Int32(0))
-			each := func(f func(s *scoreStep)) {
-				if steps == 1 {
-					f(at(k.Int(0)))
-					return
-				}
-				k.For(k.Int(0), k.Int(steps), 1, func(i kernel.V) { f(at(i)) })
-			}
-			k.If(none, func() {
-				each(func(s *scoreStep) { e.store(out, s, k.Float(math.Inf(-1)), k.Float(math.Inf(-1))) })
-			})
-			k.If(k.Not(none), func() {
-				var first [][]kernel.Vec
-				if steps == 1 { // under way while q is
-					s := at(k.Int(0))
-					first = e.keys(b[2], s.row, s.there)
-				}
+			some := k.Reduce(k.Convert(k.Or(there[0], there[1]), kernel.I32), k.Or)
+			k.If(k.Cmp(kernel.NE, some, k.Int32(0)), func() {
 				e.loadQ(b[0].At(k.Mul(token, k.Int(h*d))), b[1].At(k.Mul(token, k.Int(h))))
-				each(func(s *scoreStep) {
-					score := []*kernel.Var{k.Var(k.Float(math.Inf(-1))), k.Var(k.Float(math.Inf(-1)))}
-					k.If(k.WaveAny(s.some(k)), func() {
-						keys := first
-						if keys == nil {
-							keys = e.keys(b[2], s.row, s.there)
-						}
-						for r, total := range e.scores(keys) {
-							score[r].Set(k.Select(s.there[r], total, k.Float(math.Inf(-1))))
-						}
-					})
-					e.store(out, s, score[0].Get(), score[1].Get())
-				})
 			})
+			score := []*kernel.Var{k.Var(k.Float(math.Inf(-1))), k.Var(k.Float(math.Inf(-1)))}
+			k.If(k.WaveAny(k.Or(there[0], there[1])), func() {
+				for r, total := range e.scores(b[2], row, there) {
+					score[r].Set(k.Select(there[r], total, k.Float(math.Inf(-1))))
+				}
+			})
+			for r := range score {
+				k.If(k.And(inside[r], k.Cmp(kernel.EQ, e.group, k.Int(0))), func() { out.Store(entry[r], score[r].Get()) })
+			}
 		},
 	})
 	return nil
-}
-
-// scoreStep is a lane's two entries of a step, and their rows of the pool.
-type scoreStep struct{ entry, inside, row, there []kernel.V }
-
-// step reads the rows of the warp's 16 entries from one on.
-func (e *warpScores) step(rows *kernel.Buf, n, from kernel.V) *scoreStep {
-	s := &scoreStep{}
-	for r := range e.unit.rows {
-		i := e.Add(from, e.Add(e.sub, e.Int(r*target.MMACols)))
-		in := e.Cmp(kernel.LT, i, n)
-		at := e.Select(in, rows.Load(e.Select(in, i, e.Int(0))), e.Int32(-1))
-		s.entry, s.inside = append(s.entry, i), append(s.inside, in)
-		s.row, s.there = append(s.row, e.Convert(at, kernel.I64)), append(s.there, e.Cmp(kernel.GE, at, e.Int32(0)))
-	}
-	return s
-}
-
-// some reports whether one of the lane's rows is there.
-func (s *scoreStep) some(k *kernel.K) kernel.V { return k.Or(s.there[0], s.there[1]) }
-
-// store stores the scores of the lane's two entries.
-func (e *warpScores) store(out *kernel.Buf, s *scoreStep, scores ...kernel.V) {
-	for r, score := range scores {
-		e.If(e.And(s.inside[r], e.Cmp(kernel.EQ, e.group, e.Int(0))), func() { out.Store(s.entry[r], score) })
-	}
 }

@@ -11,17 +11,12 @@ func init() {
 	register(&Form{Name: "rope", Op: "rope", Match: always, Lower: lowerRope, Joins: true})
 }
 
-// lowerRope: one group per vector of the last axis, lanes over the pairs; or one wave, as
-// waveRow says.
+// lowerRope: one group per vector of the last axis, lanes over the pairs.
 func lowerRope(l Lowering, o *ir.Op) error {
 	x, pairs := dims(o.Args[0]), dims(o.Args[1])[1]
 	d := x[len(x)-1]
 	perToken := product(x[1 : len(x)-1])
 	inverse := o.Bool("inverse")
-	if r := waveRowOf(o, l.Target()); r != nil {
-		r.launch(l, o)
-		return nil
-	}
 	n := product(x) / d
 	l.Launch(Launch{
 		Name: "rope", Spec: fmt.Sprintf("d%d pairs%d per%d inverse%v", d, pairs, perToken, inverse), Grid: n, Work: int64(n * d * 4),

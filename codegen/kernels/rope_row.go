@@ -33,14 +33,10 @@ func matchRowStages(o *ir.Op, t *target.Target) string {
 	return matchFakeQuant(o, t)
 }
 
-// lowerRopeRow: one wave per row as waveRow says, or one group, which keeps the row in
-// shared memory between the steps. Every step rounds as its own op does.
+// lowerRopeRow: one group per row, which stays in shared memory between the steps.
+// Every step rounds as its own op does.
 func lowerRopeRow(l Lowering, o *ir.Op) error {
-	if r := waveRowOf(o, l.Target()); r != nil {
-		r.launch(l, o)
-	} else {
-		launchRopeRow(l, o, nil)
-	}
+	launchRopeRow(l, o, nil)
 	return nil
 }
 

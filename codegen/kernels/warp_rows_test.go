@@ -48,8 +48,7 @@ func argmaxVectorCases(c *cases) {
 	c.add(nil, c.bf16(1, 16, 16384*16+8))
 }
 
-// longScoresCases are rows of so many entries that warps take several times 16, most of
-// which are not there yet.
+// longScoresCases are long rows of entries, most of which are not there yet.
 func longScoresCases(c *cases) {
 	const t, n = 3, 90001
 	q, w, keys := c.bf16(1, t, 4, 32), c.bf16(1, t, 4), c.bf16(1, 900, 32)
