@@ -1,6 +1,8 @@
 package kernels
 
 import (
+	"fmt"
+
 	"github.com/kiln-project/kiln/codegen/kernel"
 	"github.com/kiln-project/kiln/codegen/target"
 	"github.com/kiln-project/kiln/ir"
@@ -8,10 +10,25 @@ import (
 
 // The first launch of hyper-connections on NVIDIA's matrix units. A lane has two rows
 // of fn, and registers for one stream of them: each warp has a stream, and warps with
-// the same stream lie side by side.
+// the same stream lie side by side. A group goes through several tiles of tokens with
+// the weights that it has, and reads a tile's streams while it multiplies the one
+// before.
 
-// mmaHCRun is the number of elements of a stream that a warp multiplies.
-const mmaHCRun = lanesPerRow * matrixRun
+const (
+	// mmaHCRun is the number of elements of a stream that a warp multiplies.
+	mmaHCRun = lanesPerRow * matrixRun
+
+	// mmaHCWidth is the number of columns of a token's sums of a piece: a lane of a warp
+	// has each. mmaHCSquares is that of the sum of squares, behind all products.
+	mmaHCWidth, mmaHCSquares = 32, (2 + maxMatrixStreams) * maxMatrixStreams
+
+	// mmaHCStride has the lanes that store a tile's sums use different banks.
+	mmaHCStride = mmaHCWidth + 4
+
+	// mmaHCGroups is how many groups a chip of today has at a time: more tiles than they
+	// take at once are taken one after the other.
+	mmaHCGroups = 264
+)
 
 // side is how many warps of a group have the same stream: as many as d allows.
 func (p *hcProduct) side() int {
@@ -22,116 +39,263 @@ func (p *hcProduct) side() int {
 	return n
 }
 
-// streamOfWarp gives matrixRun elements, from element on, of one stream of a token.
-// own is false in lanes that have a token twice.
-type streamOfWarp func(k *kernel.K, in, out []*kernel.Buf, token, element, stream, own kernel.V) kernel.Vec
+// warpStream is how a lane of a warp gets matrixRun elements of one stream of a token.
+type warpStream struct {
+	// read reads what of makes the elements from. Every vector has a shape of its own.
+	read func(k *kernel.K, in []*kernel.Buf, token, element, stream kernel.V) []kernel.Vec
+	of   func(k *kernel.K, read []kernel.Vec) kernel.Vec
+	// keep, if not nil, stores them.
+	keep func(k *kernel.K, out []*kernel.Buf, token, element, stream kernel.V, x kernel.Vec)
+}
 
-func (p *hcProduct) warpBody(k *kernel.K, fn, parts *kernel.Buf, tokens kernel.V, streamOf func(token, element, stream, own kernel.V) kernel.Vec) {
-	u := p.unit
-	tiles := k.UDiv(k.Add(tokens, k.Int(u.cols-1)), k.Int(u.cols))
-	piece, tile := k.UDiv(k.Group(), tiles), k.URem(k.Group(), tiles) // tiles of a piece follow each other: fn stays cached
-	lane, wave := k.WaveLane(), k.Wave()
-	sub, group := u.place(k, lane)
-	stream, side := k.URem(wave, k.Int(p.c)), k.UDiv(wave, k.Int(p.c))
-	element := k.Add(k.Mul(piece, k.Int(p.piece())), k.Add(k.Mul(side, k.Int(mmaHCRun)), k.Mul(group, k.Int(matrixRun))))
-	token := k.Add(k.Mul(tile, k.Int(u.cols)), sub)
-	own := k.Cmp(kernel.LT, token, tokens)
-	firstGroup := k.Cmp(kernel.EQ, group, k.Int(0))
-	warps := p.c * p.side()
-	sums, squares := k.Shared(ir.F32, warps*p.fnTiles()*u.sumWords()), k.Shared(ir.F32, warps*u.cols)
-	place := func(wave, tile kernel.V) kernel.V { return u.sumPlace(k, k.Add(k.Mul(wave, k.Int(p.fnTiles())), tile)) }
-
-	k.If(k.Cmp(kernel.LT, wave, k.Int(warps)), func() {
-		weights := p.fnRows(k, fn, sub, element, stream)
-		x := streamOf(k.Select(own, token, k.Sub(tokens, k.Int(1))), element, stream, own)
-		square := k.Float(0)
-		for i := range x.Len() {
-			for _, v := range unpackBF16(k, k.At(x, i)) {
-				square = k.FMA(v, v, square)
-			}
-		}
-		for _, mask := range []int{1, 2} { // the lanes of the token
-			square = k.Add(square, k.LaneXor(square, mask))
-		}
-		for t, rows := range weights {
-			var hi, lo []kernel.Vec
-			for _, row := range rows {
-				h, l := twoBF16(k, row)
-				hi, lo = append(hi, h), append(lo, l)
-			}
-			sum := u.multiply(k, lo, x, u.multiply(k, hi, x, k.ZeroVec(kernel.F32, target.ResultRun)))
-			u.storeSum(k, sums, place(wave, k.Int(t)), lane, sum)
-		}
-		k.If(firstGroup, func() { squares.Store(k.Add(k.Mul(wave, k.Int(u.cols)), sub), square) })
-	})
-	k.Barrier()
-
-	at := k.Mul(k.Add(k.Mul(piece, tokens), token), k.Int(p.width()))
-	k.If(k.And(own, k.Cmp(kernel.LT, wave, k.Int(p.fnTiles()))), func() {
-		var sum kernel.Vec
-		for w := range warps {
-			v := u.loadSum(k, sums, place(k.Int(w), wave), lane)
-			if w > 0 {
-				v = k.MapVec(func(v ...kernel.V) kernel.V { return k.Add(v[0], v[1]) }, sum, v)
-			}
-			sum = v
-		}
-		mix := k.Add(k.Mul(wave, k.Int(target.MatrixTile)), k.Mul(group, k.Int(target.ResultRun)))
-		k.If(k.Cmp(kernel.LT, mix, k.Int(p.squares())), func() { parts.StoreVec(k.Add(at, mix), sum) })
-	})
-	squaring := k.And(k.Cmp(kernel.EQ, wave, k.Int(u.waves-1)), firstGroup)
-	k.If(k.And(own, squaring), func() {
-		sum := squares.Load(sub)
-		for w := 1; w < warps; w++ {
-			sum = k.Add(sum, squares.Load(k.Add(sub, k.Int(w*u.cols))))
-		}
-		parts.Store(k.Add(at, k.Int(p.squares())), sum)
+// launchWarps emits the first launch. Operands in are those of the stream, and fn; out
+// are what it keeps.
+func (p *hcProduct) launchWarps(l Lowering, name string, work int64, in []Ref, fn Ref, out []Ref, s warpStream) {
+	tiles, macs := ceilDiv(p.t, p.unit.cols), p.work(p.t)
+	each := ceilDiv(tiles*p.pieces(), mmaHCGroups) // tiles of a group
+	spec := fmt.Sprintf("c%d d%d", p.c, p.d)
+	if each > 1 {
+		spec += " tiles"
+	}
+	l.Launch(Launch{
+		Name: name, Spec: spec, Grid: p.pieces() * ceilDiv(tiles, each), Work: work + macs, Flops: 2 * macs,
+		In: append(append([]Ref{}, in...), fn), Out: append(append([]Ref{}, out...), p.parts), Ints: []int{p.t, each},
+		Body: func(k *kernel.K, b []*kernel.Buf, ints []kernel.V) {
+			w := &hcWarps{K: k, p: p, s: s, in: b[:len(in)], out: b[len(in)+1 : len(b)-1], parts: b[len(b)-1], tokens: ints[0]}
+			w.run(b[len(in)], ints[1], each > 1)
+		},
 	})
 }
 
-// fnRows reads the lane's elements of its rows of fn, by tile of 16 rows. Rows behind
-// the last are zeros.
-func (p *hcProduct) fnRows(k *kernel.K, fn *kernel.Buf, sub, element, stream kernel.V) [][]kernel.Vec {
-	out := make([][]kernel.Vec, p.fnTiles())
-	for t := range out {
+// hcWarps is a lane of that launch.
+type hcWarps struct {
+	*kernel.K
+	p       *hcProduct
+	s       warpStream
+	in, out []*kernel.Buf
+	parts   *kernel.Buf
+	sums    *kernel.Buf // of two tiles by turns: by warp, token and column
+
+	tokens                      kernel.V
+	lane, wave, sub, group      kernel.V
+	piece, stream, element, own kernel.V // own: the warp is no copy of another
+	hi, lo                      [][]kernel.Vec
+}
+
+func (w *hcWarps) warps() int { return w.p.c * w.p.side() }
+
+// sumWords is the room for a tile's sums.
+func (w *hcWarps) sumWords() int { return w.p.unit.waves * w.p.unit.cols * mmaHCStride }
+
+func (w *hcWarps) run(fn *kernel.Buf, each kernel.V, loop bool) {
+	p, u := w.p, w.p.unit
+	w.lane, w.wave = w.WaveLane(), w.Wave()
+	w.sub, w.group = u.place(w.K, w.lane)
+	// Dividing by a number that is known takes few instructions.
+	w.piece = w.URem(w.Group(), w.Int(p.pieces()))
+	first := w.Mul(w.UDiv(w.Group(), w.Int(p.pieces())), each)
+	warp := w.wave
+	w.own = w.Cmp(kernel.LT, w.wave, w.Int(w.warps()))
+	if w.warps() < u.waves {
+		warp = w.URem(w.wave, w.Int(w.warps()))
+	}
+	w.stream = w.URem(warp, w.Int(p.c))
+	side := w.UDiv(warp, w.Int(p.c))
+	w.element = w.Add(w.Mul(w.piece, w.Int(p.piece())), w.Add(w.Mul(side, w.Int(mmaHCRun)), w.Mul(w.group, w.Int(matrixRun))))
+	buffers := 1
+	if loop {
+		buffers = 2
+	}
+	w.sums = w.Shared(ir.F32, buffers*w.sumWords())
+
+	read := w.read(first)
+	w.weights(fn)
+	if !loop {
+		w.tile(first, w.Int(0), read)
+		return
+	}
+	tiles := w.UDiv(w.Add(w.tokens, w.Int(u.cols-1)), w.Int(u.cols))
+	last := w.Min(w.Add(first, each), tiles)
+	next := make([]*kernel.VecVar, len(read))
+	for i, x := range read {
+		next[i] = w.VecVar(x)
+	}
+	w.For(first, last, 1, func(tile kernel.V) {
+		for i, x := range next {
+			read[i] = x.Get()
+		}
+		more := w.Add(tile, w.Int(1))
+		w.If(w.Cmp(kernel.LT, more, last), func() {
+			for i, x := range w.read(more) {
+				next[i].Set(x)
+			}
+		})
+		w.tile(tile, w.Mul(w.And(tile, w.Int(1)), w.Int(w.sumWords())), read)
+	})
+}
+
+// token is the lane's token of a tile, and whether there is one.
+func (w *hcWarps) token(tile kernel.V) (token, there kernel.V) {
+	token = w.Add(w.Mul(tile, w.Int(w.p.unit.cols)), w.sub)
+	return token, w.Cmp(kernel.LT, token, w.tokens)
+}
+
+// read reads for the lane's token, or for the last one: a branch around loads would
+// have them wait for it.
+func (w *hcWarps) read(tile kernel.V) []kernel.Vec {
+	token, there := w.token(tile)
+	return w.s.read(w.K, w.in, w.Select(there, token, w.Sub(w.tokens, w.Int(1))), w.element, w.stream)
+}
+
+// weights reads the lane's elements of its rows of fn, by tile of 16 rows, as two bf16
+// numbers. Rows behind the last are zeros.
+func (w *hcWarps) weights(fn *kernel.Buf) {
+	p := w.p
+	var rows [][]kernel.Vec
+	for t := range p.fnTiles() {
+		var tile []kernel.Vec
 		for i := range p.unit.rows {
 			first := t*target.MatrixTile + i*target.MMACols
 			if first >= p.mixes() {
-				out[t] = append(out[t], k.ZeroVec(kernel.I32, matrixRun))
+				tile = append(tile, w.ZeroVec(kernel.I32, matrixRun))
 				continue
 			}
-			row := k.Add(sub, k.Int(first))
-			row = k.Select(k.Cmp(kernel.LT, row, k.Int(p.mixes())), row, k.Int(p.mixes()-1))
-			at := k.Add(k.Mul(k.Add(k.Mul(row, k.Int(p.c)), stream), k.Int(p.d)), element)
-			out[t] = append(out[t], k.Join(fn.LoadVec(at, 4), fn.LoadVec(k.Add(at, k.Int(4)), 4)))
+			row := w.Add(w.sub, w.Int(first))
+			if first+target.MMACols > p.mixes() {
+				row = w.Min(row, w.Int(p.mixes()-1))
+			}
+			at := w.Add(w.Mul(w.Add(w.Mul(row, w.Int(p.c)), w.stream), w.Int(p.d)), w.element)
+			tile = append(tile, w.Join(fn.LoadVec(at, 4), fn.LoadVec(w.Add(at, w.Int(4)), 4)))
 		}
+		rows = append(rows, tile)
 	}
-	return out
+	for _, tile := range rows {
+		var hi, lo []kernel.Vec
+		for _, row := range tile {
+			h, l := twoBF16(w.K, row)
+			hi, lo = append(hi, h), append(lo, l)
+		}
+		w.hi, w.lo = append(w.hi, hi), append(w.lo, lo)
+	}
 }
 
-// postStream is hc_post of a lane's elements of one stream: the operands are its.
-func (p *hcProduct) postStream(k *kernel.K, in []*kernel.Buf, token, element, stream kernel.V) kernel.Vec {
-	c := p.c
-	x := in[0].LoadVec(k.Add(k.Mul(token, k.Int(p.d)), element), matrixRun)
-	h := p.read(k, in[1], token, element)
-	// Of post and comb what the stream takes, in the places of stream 0.
-	post, comb := make([]kernel.V, c), make([]kernel.V, c*c)
-	post[0] = in[2].Load(k.Add(k.Mul(token, k.Int(c)), stream))
-	for s := range c {
-		comb[s*c] = in[3].Load(k.Add(k.Mul(token, k.Int(c*c)), k.Add(stream, k.Int(s*c))))
+// tile multiplies the streams of a tile, with the sums from element at on.
+func (w *hcWarps) tile(tile, at kernel.V, read []kernel.Vec) {
+	p, u := w.p, w.p.unit
+	token, there := w.token(tile)
+	x := w.s.of(w.K, read)
+	if w.s.keep != nil {
+		w.If(w.And(there, w.own), func() { w.s.keep(w.K, w.out, token, w.element, w.stream, x) })
 	}
-	var words []kernel.V
+	square := w.Float(0)
 	for i := range x.Len() {
-		v := unpackBF16(k, k.At(x, i))
-		pairs := make([][2]kernel.V, c)
-		for s := range h {
-			pairs[s] = unpackBF16(k, k.At(h[s], i))
+		for _, v := range unpackBF16(w.K, w.At(x, i)) {
+			square = w.FMA(v, v, square)
 		}
-		var new [2]kernel.V
-		for half := range new {
-			new[half] = hcPostElement(k, v[half], func(s int) kernel.V { return pairs[s][half] }, post, comb, 0)
-		}
-		words = append(words, k.PackBF16(new[0], new[1]))
 	}
-	return k.MakeVec(words...)
+	for _, mask := range []int{1, 2} { // the lanes of the token
+		square = w.Add(square, w.LaneXor(square, mask))
+	}
+	place := func(warp, token kernel.V) kernel.V {
+		return w.Add(at, w.Mul(w.Add(w.Mul(warp, w.Int(u.cols)), token), w.Int(mmaHCStride)))
+	}
+	for t := range w.hi {
+		zero := w.ZeroVec(kernel.F32, target.ResultRun)
+		hi, lo := u.multiply(w.K, w.hi[t], x, zero), u.multiply(w.K, w.lo[t], x, zero)
+		for e := range target.ResultRun {
+			row := t*target.MatrixTile + e/2*target.MMACols
+			if row >= p.mixes() {
+				continue
+			}
+			of := w.Add(w.Mul(w.group, w.Int(2)), w.Int(e%2))
+			w.sums.Store(w.Add(place(w.wave, of), w.Add(w.sub, w.Int(row))), w.Add(w.At(hi, e), w.At(lo, e)))
+		}
+	}
+	w.If(w.Cmp(kernel.EQ, w.group, w.Int(0)), func() { w.sums.Store(w.Add(place(w.wave, w.sub), w.Int(mmaHCSquares)), square) })
+	w.Barrier()
+
+	// Each warp adds up a token of the tile, a lane its column.
+	token = w.Add(w.Mul(tile, w.Int(u.cols)), w.wave)
+	w.If(w.Cmp(kernel.LT, token, w.tokens), func() {
+		stored := ceilDiv(p.mixes(), target.MMACols) * target.MMACols
+		column := w.Select(w.Cmp(kernel.LT, w.lane, w.Int(stored)), w.lane, w.Int(mmaHCSquares))
+		var terms []kernel.V
+		for i := range w.warps() {
+			terms = append(terms, w.sums.Load(w.Add(place(w.Int(i), w.wave), column)))
+		}
+		w.parts.Store(w.Add(p.partsOf(w.K, token, w.piece), w.lane), sumByPairs(w.K, terms))
+	})
+}
+
+// partsOf is where the sums of a token's piece begin.
+func (p *hcProduct) partsOf(k *kernel.K, token, piece kernel.V) kernel.V {
+	return k.Mul(k.Add(k.Mul(token, k.Int(p.pieces())), piece), k.Int(mmaHCWidth))
+}
+
+// sumByPairs adds neighbours, and then their sums: the chain of additions is short.
+func sumByPairs(k *kernel.K, terms []kernel.V) kernel.V {
+	for len(terms) > 1 {
+		var next []kernel.V
+		for i := 0; i+1 < len(terms); i += 2 {
+			next = append(next, k.Add(terms[i], terms[i+1]))
+		}
+		if len(terms)%2 == 1 {
+			next = append(next, terms[len(terms)-1])
+		}
+		terms = next
+	}
+	return terms[0]
+}
+
+// givenStream is the stream of the operand.
+func (p *hcProduct) givenStream() warpStream {
+	return warpStream{
+		read: func(k *kernel.K, in []*kernel.Buf, token, element, stream kernel.V) []kernel.Vec {
+			return []kernel.Vec{in[0].LoadVec(k.Add(k.Mul(k.Add(k.Mul(token, k.Int(p.c)), stream), k.Int(p.d)), element), matrixRun)}
+		},
+		of: func(_ *kernel.K, read []kernel.Vec) kernel.Vec { return read[0] },
+	}
+}
+
+// newStream is hc_post's, of its operands.
+func (p *hcProduct) newStream() warpStream {
+	c := p.c
+	return warpStream{
+		read: func(k *kernel.K, in []*kernel.Buf, token, element, stream kernel.V) []kernel.Vec {
+			read := []kernel.Vec{in[0].LoadVec(k.Add(k.Mul(token, k.Int(p.d)), element), matrixRun)}
+			read = append(read, p.read(k, in[1], token, element)...)
+			// Of post and comb what the stream takes.
+			factors := []kernel.V{in[2].Load(k.Add(k.Mul(token, k.Int(c)), stream))}
+			for s := range c {
+				factors = append(factors, in[3].Load(k.Add(k.Add(k.Mul(token, k.Int(c*c)), stream), k.Int(s*c))))
+			}
+			return append(read, k.MakeVec(factors...))
+		},
+		of: func(k *kernel.K, read []kernel.Vec) kernel.Vec {
+			x, h, factors := read[0], read[1:1+c], read[1+c]
+			// In the places of stream 0.
+			post, comb := make([]kernel.V, c), make([]kernel.V, c*c)
+			post[0] = k.At(factors, 0)
+			for s := range c {
+				comb[s*c] = k.At(factors, 1+s)
+			}
+			var words []kernel.V
+			for i := range x.Len() {
+				v := unpackBF16(k, k.At(x, i))
+				pairs := make([][2]kernel.V, c)
+				for s := range h {
+					pairs[s] = unpackBF16(k, k.At(h[s], i))
+				}
+				var new [2]kernel.V
+				for half := range new {
+					new[half] = hcPostElement(k, v[half], func(s int) kernel.V { return pairs[s][half] }, post, comb, 0)
+				}
+				words = append(words, k.PackBF16(new[0], new[1]))
+			}
+			return k.MakeVec(words...)
+		},
+		keep: func(k *kernel.K, out []*kernel.Buf, token, element, stream kernel.V, x kernel.Vec) {
+			out[0].StoreVec(k.Add(k.Mul(k.Add(k.Mul(token, k.Int(c)), stream), k.Int(p.d)), element), x)
+		},
+	}
 }
