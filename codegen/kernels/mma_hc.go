@@ -10,9 +10,8 @@ import (
 
 // The first launch of hyper-connections on NVIDIA's matrix units. A lane has two rows
 // of fn, and registers for one stream of them: each warp has a stream, and warps with
-// the same stream lie side by side. A group goes through several tiles of tokens with
-// the weights that it has, and reads a tile's streams while it multiplies the one
-// before.
+// the same stream lie side by side. Of many tokens a group goes through several tiles
+// with the weights that it has, and copies what it reads ahead (mma_hc_ring.go).
 
 const (
 	// mmaHCRun is the number of elements of a stream that a warp multiplies.
@@ -24,10 +23,6 @@ const (
 
 	// mmaHCStride has the lanes that store a tile's sums use different banks.
 	mmaHCStride = mmaHCWidth + 4
-
-	// mmaHCGroups is how many groups a chip of today has at a time: more tiles than they
-	// take at once are taken one after the other.
-	mmaHCGroups = 264
 )
 
 // side is how many warps of a group have the same stream: as many as d allows.
@@ -43,7 +38,11 @@ func (p *hcProduct) side() int {
 type warpStream struct {
 	// read reads what of makes the elements from. Every vector has a shape of its own.
 	read func(k *kernel.K, in []*kernel.Buf, token, element, stream kernel.V) []kernel.Vec
-	of   func(k *kernel.K, read []kernel.Vec) kernel.Vec
+	// streams is the operand with the old streams, and withNew whether those before and
+	// behind it make new ones of them.
+	streams int
+	withNew bool
+	of      func(k *kernel.K, read []kernel.Vec) kernel.Vec
 	// keep, if not nil, stores them.
 	keep func(k *kernel.K, out []*kernel.Buf, token, element, stream kernel.V, x kernel.Vec)
 }
@@ -51,18 +50,18 @@ type warpStream struct {
 // launchWarps emits the first launch. Operands in are those of the stream, and fn; out
 // are what it keeps.
 func (p *hcProduct) launchWarps(l Lowering, name string, work int64, in []Ref, fn Ref, out []Ref, s warpStream) {
-	tiles, macs := ceilDiv(p.t, p.unit.cols), p.work(p.t)
-	each := ceilDiv(tiles*p.pieces(), mmaHCGroups) // tiles of a group
-	spec := fmt.Sprintf("c%d d%d", p.c, p.d)
-	if each > 1 {
-		spec += " tiles"
+	tiles, macs, spec := ceilDiv(p.t, p.unit.cols), p.work(p.t), fmt.Sprintf("c%d d%d", p.c, p.d)
+	beside := tiles // groups with the same piece
+	if most := max(1, mmaHCGroups/p.pieces()); tiles > most && p.ringed() {
+		beside = most
+		spec += " ring"
 	}
 	l.Launch(Launch{
-		Name: name, Spec: spec, Grid: p.pieces() * ceilDiv(tiles, each), Work: work + macs, Flops: 2 * macs,
-		In: append(append([]Ref{}, in...), fn), Out: append(append([]Ref{}, out...), p.parts), Ints: []int{p.t, each},
+		Name: name, Spec: spec, Grid: p.pieces() * beside, Work: work + macs, Flops: 2 * macs,
+		In: append(append([]Ref{}, in...), fn), Out: append(append([]Ref{}, out...), p.parts), Ints: []int{p.t, beside, ceilDiv(tiles, beside)},
 		Body: func(k *kernel.K, b []*kernel.Buf, ints []kernel.V) {
-			w := &hcWarps{K: k, p: p, s: s, in: b[:len(in)], out: b[len(in)+1 : len(b)-1], parts: b[len(b)-1], tokens: ints[0]}
-			w.run(b[len(in)], ints[1], each > 1)
+			w := &hcWarps{K: k, p: p, s: s, in: b[:len(in)], fn: b[len(in)], out: b[len(in)+1 : len(b)-1], parts: b[len(b)-1], tokens: ints[0], beside: ints[1]}
+			w.run(beside < tiles, ints[2])
 		},
 	})
 }
@@ -73,13 +72,16 @@ type hcWarps struct {
 	p       *hcProduct
 	s       warpStream
 	in, out []*kernel.Buf
+	fn      *kernel.Buf
 	parts   *kernel.Buf
-	sums    *kernel.Buf // of two tiles by turns: by warp, token and column
+	sums    *kernel.Buf // of a tile or of two, by warp, token and column
 
-	tokens                      kernel.V
-	lane, wave, sub, group      kernel.V
-	piece, stream, element, own kernel.V // own: the warp is no copy of another
-	hi, lo                      [][]kernel.Vec
+	tokens, beside         kernel.V
+	lane, wave, sub, group kernel.V
+	piece, stream, side    kernel.V
+	element                kernel.V
+	own                    kernel.V // the warp is no copy of another
+	hi, lo                 [][]kernel.Vec
 }
 
 func (w *hcWarps) warps() int { return w.p.c * w.p.side() }
@@ -87,51 +89,32 @@ func (w *hcWarps) warps() int { return w.p.c * w.p.side() }
 // sumWords is the room for a tile's sums.
 func (w *hcWarps) sumWords() int { return w.p.unit.waves * w.p.unit.cols * mmaHCStride }
 
-func (w *hcWarps) run(fn *kernel.Buf, each kernel.V, loop bool) {
+func (w *hcWarps) run(ring bool, each kernel.V) {
 	p, u := w.p, w.p.unit
 	w.lane, w.wave = w.WaveLane(), w.Wave()
 	w.sub, w.group = u.place(w.K, w.lane)
 	// Dividing by a number that is known takes few instructions.
 	w.piece = w.URem(w.Group(), w.Int(p.pieces()))
-	first := w.Mul(w.UDiv(w.Group(), w.Int(p.pieces())), each)
+	first := w.UDiv(w.Group(), w.Int(p.pieces()))
 	warp := w.wave
 	w.own = w.Cmp(kernel.LT, w.wave, w.Int(w.warps()))
 	if w.warps() < u.waves {
 		warp = w.URem(w.wave, w.Int(w.warps()))
 	}
-	w.stream = w.URem(warp, w.Int(p.c))
-	side := w.UDiv(warp, w.Int(p.c))
-	w.element = w.Add(w.Mul(w.piece, w.Int(p.piece())), w.Add(w.Mul(side, w.Int(mmaHCRun)), w.Mul(w.group, w.Int(matrixRun))))
-	buffers := 1
-	if loop {
-		buffers = 2
-	}
-	w.sums = w.Shared(ir.F32, buffers*w.sumWords())
-
-	read := w.read(first)
-	w.weights(fn)
-	if !loop {
-		w.tile(first, w.Int(0), read)
+	w.stream, w.side = w.URem(warp, w.Int(p.c)), w.UDiv(warp, w.Int(p.c))
+	w.element = w.Add(w.Mul(w.piece, w.Int(p.piece())), w.Add(w.Mul(w.side, w.Int(mmaHCRun)), w.Mul(w.group, w.Int(matrixRun))))
+	if ring {
+		w.tiles(first, each)
 		return
 	}
-	tiles := w.UDiv(w.Add(w.tokens, w.Int(u.cols-1)), w.Int(u.cols))
-	last := w.Min(w.Add(first, each), tiles)
-	next := make([]*kernel.VecVar, len(read))
-	for i, x := range read {
-		next[i] = w.VecVar(x)
-	}
-	w.For(first, last, 1, func(tile kernel.V) {
-		for i, x := range next {
-			read[i] = x.Get()
-		}
-		more := w.Add(tile, w.Int(1))
-		w.If(w.Cmp(kernel.LT, more, last), func() {
-			for i, x := range w.read(more) {
-				next[i].Set(x)
-			}
-		})
-		w.tile(tile, w.Mul(w.And(tile, w.Int(1)), w.Int(w.sumWords())), read)
-	})
+	w.sums = w.Shared(ir.F32, w.sumWords())
+	token, there := w.token(first)
+	// A branch around loads would have them wait for it: lanes without a token read the last.
+	read := w.s.read(w.K, w.in, w.Select(there, token, w.Sub(w.tokens, w.Int(1))), w.element, w.stream)
+	w.weights()
+	w.multiply(first, w.Int(0), read)
+	w.Barrier()
+	w.addUp(first, w.Int(0))
 }
 
 // token is the lane's token of a tile, and whether there is one.
@@ -140,16 +123,9 @@ func (w *hcWarps) token(tile kernel.V) (token, there kernel.V) {
 	return token, w.Cmp(kernel.LT, token, w.tokens)
 }
 
-// read reads for the lane's token, or for the last one: a branch around loads would
-// have them wait for it.
-func (w *hcWarps) read(tile kernel.V) []kernel.Vec {
-	token, there := w.token(tile)
-	return w.s.read(w.K, w.in, w.Select(there, token, w.Sub(w.tokens, w.Int(1))), w.element, w.stream)
-}
-
 // weights reads the lane's elements of its rows of fn, by tile of 16 rows, as two bf16
 // numbers. Rows behind the last are zeros.
-func (w *hcWarps) weights(fn *kernel.Buf) {
+func (w *hcWarps) weights() {
 	p := w.p
 	var rows [][]kernel.Vec
 	for t := range p.fnTiles() {
@@ -165,7 +141,7 @@ func (w *hcWarps) weights(fn *kernel.Buf) {
 				row = w.Min(row, w.Int(p.mixes()-1))
 			}
 			at := w.Add(w.Mul(w.Add(w.Mul(row, w.Int(p.c)), w.stream), w.Int(p.d)), w.element)
-			tile = append(tile, w.Join(fn.LoadVec(at, 4), fn.LoadVec(w.Add(at, w.Int(4)), 4)))
+			tile = append(tile, w.Join(w.fn.LoadVec(at, 4), w.fn.LoadVec(w.Add(at, w.Int(4)), 4)))
 		}
 		rows = append(rows, tile)
 	}
@@ -179,25 +155,18 @@ func (w *hcWarps) weights(fn *kernel.Buf) {
 	}
 }
 
-// tile multiplies the streams of a tile, with the sums from element at on.
-func (w *hcWarps) tile(tile, at kernel.V, read []kernel.Vec) {
+// place is where the sums of a warp for a token of the tile begin, in the room from at on.
+func (w *hcWarps) place(at, warp, token kernel.V) kernel.V {
+	return w.Add(at, w.Mul(w.Add(w.Mul(warp, w.Int(w.p.unit.cols)), token), w.Int(mmaHCStride)))
+}
+
+// multiply leaves the sums of the warp's stream of a tile in the room from at on.
+func (w *hcWarps) multiply(tile, at kernel.V, read []kernel.Vec) {
 	p, u := w.p, w.p.unit
 	token, there := w.token(tile)
 	x := w.s.of(w.K, read)
 	if w.s.keep != nil {
 		w.If(w.And(there, w.own), func() { w.s.keep(w.K, w.out, token, w.element, w.stream, x) })
-	}
-	square := w.Float(0)
-	for i := range x.Len() {
-		for _, v := range unpackBF16(w.K, w.At(x, i)) {
-			square = w.FMA(v, v, square)
-		}
-	}
-	for _, mask := range []int{1, 2} { // the lanes of the token
-		square = w.Add(square, w.LaneXor(square, mask))
-	}
-	place := func(warp, token kernel.V) kernel.V {
-		return w.Add(at, w.Mul(w.Add(w.Mul(warp, w.Int(u.cols)), token), w.Int(mmaHCStride)))
 	}
 	for t := range w.hi {
 		zero := w.ZeroVec(kernel.F32, target.ResultRun)
@@ -208,20 +177,31 @@ func (w *hcWarps) tile(tile, at kernel.V, read []kernel.Vec) {
 				continue
 			}
 			of := w.Add(w.Mul(w.group, w.Int(2)), w.Int(e%2))
-			w.sums.Store(w.Add(place(w.wave, of), w.Add(w.sub, w.Int(row))), w.Add(w.At(hi, e), w.At(lo, e)))
+			w.sums.Store(w.Add(w.place(at, w.wave, of), w.Add(w.sub, w.Int(row))), w.Add(w.At(hi, e), w.At(lo, e)))
 		}
 	}
-	w.If(w.Cmp(kernel.EQ, w.group, w.Int(0)), func() { w.sums.Store(w.Add(place(w.wave, w.sub), w.Int(mmaHCSquares)), square) })
-	w.Barrier()
+	var squares []kernel.V
+	for i := range x.Len() {
+		v := unpackBF16(w.K, w.At(x, i))
+		squares = append(squares, w.FMA(v[1], v[1], w.Mul(v[0], v[0])))
+	}
+	square := sumByPairs(w.K, squares)
+	for _, mask := range []int{1, 2} { // the lanes of the token
+		square = w.Add(square, w.LaneXor(square, mask))
+	}
+	w.If(w.Cmp(kernel.EQ, w.group, w.Int(0)), func() { w.sums.Store(w.Add(w.place(at, w.wave, w.sub), w.Int(mmaHCSquares)), square) })
+}
 
-	// Each warp adds up a token of the tile, a lane its column.
-	token = w.Add(w.Mul(tile, w.Int(u.cols)), w.wave)
+// addUp has each warp add up the sums of a token of the tile, a lane those of its column.
+func (w *hcWarps) addUp(tile, at kernel.V) {
+	p := w.p
+	token := w.Add(w.Mul(tile, w.Int(p.unit.cols)), w.wave)
 	w.If(w.Cmp(kernel.LT, token, w.tokens), func() {
 		stored := ceilDiv(p.mixes(), target.MMACols) * target.MMACols
 		column := w.Select(w.Cmp(kernel.LT, w.lane, w.Int(stored)), w.lane, w.Int(mmaHCSquares))
 		var terms []kernel.V
 		for i := range w.warps() {
-			terms = append(terms, w.sums.Load(w.Add(place(w.Int(i), w.wave), column)))
+			terms = append(terms, w.sums.Load(w.Add(w.place(at, w.Int(i), w.wave), column)))
 		}
 		w.parts.Store(w.Add(p.partsOf(w.K, token, w.piece), w.lane), sumByPairs(w.K, terms))
 	})
@@ -261,6 +241,7 @@ func (p *hcProduct) givenStream() warpStream {
 func (p *hcProduct) newStream() warpStream {
 	c := p.c
 	return warpStream{
+		streams: 1, withNew: true,
 		read: func(k *kernel.K, in []*kernel.Buf, token, element, stream kernel.V) []kernel.Vec {
 			read := []kernel.Vec{in[0].LoadVec(k.Add(k.Mul(token, k.Int(p.d)), element), matrixRun)}
 			read = append(read, p.read(k, in[1], token, element)...)

@@ -116,25 +116,29 @@ func (m *hcMix) row(token kernel.V) {
 	for j := range pre {
 		pre[j] = m.FromLane(weight, m.Int(j))
 	}
-	rows, squares := make([][]kernel.V, n), make([]kernel.V, n)
+	rows := make([][]kernel.V, n)
+	var squares []kernel.V
 	for i := range n {
-		square := m.Float(0)
 		for word := range streams[i][0].Len() {
 			pairs := make([][2]kernel.V, p.c)
 			for s := range pairs {
 				pairs[s] = unpackBF16(m.K, m.At(streams[i][s], word))
 			}
-			for j := range 2 {
-				sum := m.Mul(pre[0], pairs[0][j])
+			var y [2]kernel.V
+			for j := range y {
+				y[j] = m.Mul(pre[0], pairs[0][j])
 				for s := 1; s < p.c; s++ {
-					sum = m.FMA(pre[s], pairs[s][j], sum)
+					y[j] = m.FMA(pre[s], pairs[s][j], y[j])
 				}
-				v := m.RoundBF16(sum)
-				rows[i] = append(rows[i], v)
-				square = m.FMA(v, v, square)
 			}
+			y = unpackBF16(m.K, m.PackBF16(y[0], y[1]))
+			rows[i] = append(rows[i], y[:]...)
+			square := m.FMA(y[1], y[1], m.Mul(y[0], y[0]))
+			if p.d%(m.T.Lanes*matrixRun) != 0 {
+				square = m.Select(in[i], square, m.Float(0))
+			}
+			squares = append(squares, square)
 		}
-		squares[i] = m.Select(in[i], square, m.Float(0))
 	}
 	if m.gain == nil {
 		for i, row := range rows {

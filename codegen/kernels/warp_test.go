@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 
@@ -194,6 +195,57 @@ func TestWarpRowsAlone(t *testing.T) {
 				}
 				if d := exact.compare(row(t, out["y0"], at), row(t, out[got], of)); d != "" {
 					t.Errorf("row %d: %s", at, d)
+				}
+			}
+		})
+	}
+}
+
+// TestWarpHCAlone: the bits of a token's hyper-connections do not depend on the tokens
+// beside it, which decide how groups of the first launch go through them.
+func TestWarpHCAlone(t *testing.T) {
+	const streams, d, n = 4, 2048, 24
+	for _, op := range []string{"hc_pre", "hc_fused", "hc_fused_quant"} {
+		t.Run(op, func(t *testing.T) {
+			def, err := ir.Lookup(op)
+			if err != nil {
+				t.Fatal(err)
+			}
+			c := &cases{batch: newBatch(t), r: rand.New(rand.NewPCG(7, 3))}
+			shared := []*eval.Tensor{c.f32(1/math.Sqrt(streams*d), n, streams*d), c.f32(1, 3), c.f32(1, n)}
+			attrs := hcAttrs
+			if op != "hc_pre" {
+				shared, attrs = append(shared, c.bf16(1, d)), hcFusedAttrs
+			}
+			if op == "hc_fused_quant" {
+				attrs = append(ir.A("act_block", 128), attrs...)
+			}
+			const tokens = 75 // more tiles than groups for a piece
+			own := []*eval.Tensor{c.bf16(1, tokens, streams, d)}
+			if op != "hc_pre" {
+				own = []*eval.Tensor{c.bf16(1, tokens, d), own[0], c.f32(1, tokens, streams), c.f32(1, tokens, streams, streams)}
+			}
+			at := []int{0, 9, 63, 64, tokens - 1}
+			c.batch.op(op, attrs, exact, slices.Concat(own, shared)...)
+			for _, i := range at {
+				var one []*eval.Tensor
+				for _, x := range own {
+					one = append(one, row(t, x, i))
+				}
+				c.batch.op(op, attrs, exact, append(one, shared...)...)
+			}
+			if recordOnly() {
+				load(t, "sm_90", c.graph())
+				return
+			}
+			out := c.outputs("sm_90")
+			results := len(def.Results)
+			for j, i := range at {
+				for r := range results {
+					want := out[fmt.Sprintf("y%d", (j+1)*results+r)]
+					if d := exact.compare(want, row(t, out[fmt.Sprintf("y%d", r)], i)); d != "" {
+						t.Errorf("%s of token %d: %s", def.Results[r], i, d)
+					}
 				}
 			}
 		})
