@@ -255,11 +255,14 @@ func lowerMatrixHCPre(l Lowering, o *ir.Op) error {
 		Out: []Ref{l.Buf(o.Results[0]), l.Buf(o.Results[1]), l.Buf(o.Results[2])}, Ints: []int{t},
 	}
 	if p.unit.mma != nil {
-		p.launchWarps(l, "matrix_hc", 0, []Ref{h}, fn, nil, p.givenStream())
-		mix.Grid = p.mixGrid()
+		p.launchWarps(l, "matrix_hc", 0, []Ref{h}, fn, nil, warpStream{})
+		mix.Grid, mix.Ints = p.mixGrid(), p.mixInts()
 		mix.Body = func(k *kernel.K, b []*kernel.Buf, ints []kernel.V) {
-			m := &hcMix{K: k, p: p, tokens: ints[0], parts: b[0], streams: b[1], scale: b[2], base: b[3], y: b[4], post: b[5], comb: b[6]}
+			m := &hcMix{K: k, p: p, tokens: ints[0], each: ints[1], between: ints[2], parts: b[0], streams: b[1], scale: b[2], base: b[3], y: b[4], post: b[5], comb: b[6]}
 			m.run()
+		}
+		if knobOnly == 1 {
+			return nil
 		}
 		l.Launch(mix)
 		return nil
@@ -316,14 +319,17 @@ func lowerMatrixHCFused(l Lowering, o *ir.Op) error {
 		In: append([]Ref{p.parts, out[0]}, in[5:]...), Out: out[1:], Ints: []int{t},
 	}
 	if p.unit.mma != nil {
-		p.launchWarps(l, "matrix_hc_post", int64(t*c*c*d), in[:4], in[4], out[:1], p.newStream())
-		mix.Grid = p.mixGrid()
+		p.launchWarps(l, "matrix_hc_post", int64(t*c*c*d), in[:4], in[4], out[:1], p.newStreams())
+		mix.Grid, mix.Ints = p.mixGrid(), p.mixInts()
 		mix.Body = func(k *kernel.K, b []*kernel.Buf, ints []kernel.V) {
-			m := &hcMix{K: k, p: p, tokens: ints[0], parts: b[0], streams: b[1], scale: b[2], base: b[3], gain: b[4], y: b[5], post: b[6], comb: b[7], rmsEps: rmsEps, format: f}
+			m := &hcMix{K: k, p: p, tokens: ints[0], each: ints[1], between: ints[2], parts: b[0], streams: b[1], scale: b[2], base: b[3], gain: b[4], y: b[5], post: b[6], comb: b[7], rmsEps: rmsEps, format: f}
 			if block > 0 {
 				m.codes = b[8]
 			}
 			m.run()
+		}
+		if knobOnly == 1 {
+			return nil
 		}
 		l.Launch(mix)
 		return nil

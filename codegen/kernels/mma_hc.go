@@ -2,6 +2,7 @@ package kernels
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/kiln-project/kiln/codegen/kernel"
 	"github.com/kiln-project/kiln/codegen/target"
@@ -10,8 +11,9 @@ import (
 
 // The first launch of hyper-connections on NVIDIA's matrix units. A lane has two rows
 // of fn, and registers for one stream of them: each warp has a stream, and warps with
-// the same stream lie side by side. Of many tokens a group goes through several tiles
-// with the weights that it has, and copies what it reads ahead (mma_hc_ring.go).
+// the same stream lie side by side. Of many tokens a group has two pieces, a warp two
+// streams, and goes through several tiles with the weights that it has (mma_hc_ring.go).
+// Either way the same sums are added in the same order.
 
 const (
 	// mmaHCRun is the number of elements of a stream that a warp multiplies.
@@ -34,34 +36,55 @@ func (p *hcProduct) side() int {
 	return n
 }
 
-// warpStream is how a lane of a warp gets matrixRun elements of one stream of a token.
+// warpStream is how a lane of a warp gets matrixRun elements of streams of a token.
 type warpStream struct {
-	// read reads what of makes the elements from. Every vector has a shape of its own.
-	read func(k *kernel.K, in []*kernel.Buf, token, element, stream kernel.V) []kernel.Vec
-	// streams is the operand with the old streams, and withNew whether those before and
-	// behind it make new ones of them.
-	streams int
+	// olds is the operand with the old streams. withNew is whether new ones are made: of
+	// hc_post's operands.
+	olds    int
 	withNew bool
-	of      func(k *kernel.K, read []kernel.Vec) kernel.Vec
-	// keep, if not nil, stores them.
+	// keep, if not nil, stores a stream.
 	keep func(k *kernel.K, out []*kernel.Buf, token, element, stream kernel.V, x kernel.Vec)
+}
+
+// hcRead is what a lane has read to make matrixRun elements of streams: of the sublayer's
+// output x, of all old streams h, and the factors in f32, post and then comb for each old
+// stream, of every stream to make. Without new streams h are the streams.
+type hcRead struct {
+	x       kernel.Vec
+	h       []kernel.Vec
+	factors [][]kernel.V
 }
 
 // launchWarps emits the first launch. Operands in are those of the stream, and fn; out
 // are what it keeps.
 func (p *hcProduct) launchWarps(l Lowering, name string, work int64, in []Ref, fn Ref, out []Ref, s warpStream) {
 	tiles, macs, spec := ceilDiv(p.t, p.unit.cols), p.work(p.t), fmt.Sprintf("c%d d%d", p.c, p.d)
-	beside := tiles // groups with the same piece
-	if most := max(1, mmaHCGroups/p.pieces()); tiles > most && p.ringed() {
-		beside = most
+	pieces, beside, ring := p.pieces(), tiles, p.ringed() && tiles >= ringFrom
+	if ring {
 		spec += " ring"
+		pieces /= ringPieces
+		beside = min(tiles, max(1, mmaHCGroups/pieces))
+	}
+	if knobOnly == 2 {
+		return
 	}
 	l.Launch(Launch{
-		Name: name, Spec: spec, Grid: p.pieces() * beside, Work: work + macs, Flops: 2 * macs,
+		Name: name, Spec: spec, Grid: pieces * beside, Work: work + macs, Flops: 2 * macs,
 		In: append(append([]Ref{}, in...), fn), Out: append(append([]Ref{}, out...), p.parts), Ints: []int{p.t, beside, ceilDiv(tiles, beside)},
 		Body: func(k *kernel.K, b []*kernel.Buf, ints []kernel.V) {
-			w := &hcWarps{K: k, p: p, s: s, in: b[:len(in)], fn: b[len(in)], out: b[len(in)+1 : len(b)-1], parts: b[len(b)-1], tokens: ints[0], beside: ints[1]}
-			w.run(beside < tiles, ints[2])
+			if knobRes1 > 0 && ring {
+				k.Resident(knobRes1)
+			}
+			w := &hcWarps{K: k, p: p, s: s, in: b[:len(in)], fn: b[len(in)], out: b[len(in)+1 : len(b)-1], parts: b[len(b)-1], tokens: ints[0]}
+			w.lane, w.wave = k.WaveLane(), k.Wave()
+			w.sub, w.group = p.unit.place(k, w.lane)
+			// Dividing by a number that is known takes few instructions.
+			w.piece, w.tile = k.URem(k.Group(), k.Int(pieces)), k.UDiv(k.Group(), k.Int(pieces))
+			if ring {
+				w.tiles(ints[1], ints[2])
+				return
+			}
+			w.one()
 		},
 	})
 }
@@ -74,47 +97,45 @@ type hcWarps struct {
 	in, out []*kernel.Buf
 	fn      *kernel.Buf
 	parts   *kernel.Buf
-	sums    *kernel.Buf // of a tile or of two, by warp, token and column
+	sums    *kernel.Buf // by warp, token and column
 
-	tokens, beside         kernel.V
+	tokens                 kernel.V
 	lane, wave, sub, group kernel.V
-	piece, stream, side    kernel.V
-	element                kernel.V
-	own                    kernel.V // the warp is no copy of another
-	hi, lo                 [][]kernel.Vec
+	piece, tile            kernel.V   // of the group; tile is the first
+	streams                []kernel.V // of the warp
+	element                kernel.V   // the first of the lane's
+	own                    kernel.V   // the warp is no copy of another
+	weights                [][]hcTile // by stream and tile
 }
 
-func (w *hcWarps) warps() int { return w.p.c * w.p.side() }
+// hcTile is what a lane has of a tile of 16 rows of fn: its two rows, as two bf16 numbers
+// each. The row of number squares is of a block of rows whose products are the tokens'
+// with each other: those of a token with itself are its sum of squares.
+type hcTile struct {
+	hi, lo  []kernel.Vec
+	squares int // -1 if it is in another tile
+}
 
 // sumWords is the room for a tile's sums.
 func (w *hcWarps) sumWords() int { return w.p.unit.waves * w.p.unit.cols * mmaHCStride }
 
-func (w *hcWarps) run(ring bool, each kernel.V) {
-	p, u := w.p, w.p.unit
-	w.lane, w.wave = w.WaveLane(), w.Wave()
-	w.sub, w.group = u.place(w.K, w.lane)
-	// Dividing by a number that is known takes few instructions.
-	w.piece = w.URem(w.Group(), w.Int(p.pieces()))
-	first := w.UDiv(w.Group(), w.Int(p.pieces()))
+// one is a group that has one tile and a piece.
+func (w *hcWarps) one() {
+	p, warps := w.p, w.p.c*w.p.side()
 	warp := w.wave
-	w.own = w.Cmp(kernel.LT, w.wave, w.Int(w.warps()))
-	if w.warps() < u.waves {
-		warp = w.URem(w.wave, w.Int(w.warps()))
+	w.own = w.Cmp(kernel.LT, w.wave, w.Int(warps))
+	if warps < p.unit.waves {
+		warp = w.URem(w.wave, w.Int(warps))
 	}
-	w.stream, w.side = w.URem(warp, w.Int(p.c)), w.UDiv(warp, w.Int(p.c))
-	w.element = w.Add(w.Mul(w.piece, w.Int(p.piece())), w.Add(w.Mul(w.side, w.Int(mmaHCRun)), w.Mul(w.group, w.Int(matrixRun))))
-	if ring {
-		w.tiles(first, each)
-		return
-	}
+	stream, side := w.URem(warp, w.Int(p.c)), w.UDiv(warp, w.Int(p.c))
+	w.streams = []kernel.V{stream}
+	w.element = w.Add(w.Mul(w.piece, w.Int(p.piece())), w.Add(w.Mul(side, w.Int(mmaHCRun)), w.Mul(w.group, w.Int(matrixRun))))
 	w.sums = w.Shared(ir.F32, w.sumWords())
-	token, there := w.token(first)
-	// A branch around loads would have them wait for it: lanes without a token read the last.
-	read := w.s.read(w.K, w.in, w.Select(there, token, w.Sub(w.tokens, w.Int(1))), w.element, w.stream)
-	w.weights()
-	w.multiply(first, w.Int(0), read)
+	read := w.read()
+	w.readWeights()
+	w.multiply(w.tile, w.Int(0), read)
 	w.Barrier()
-	w.addUp(first, w.Int(0))
+	w.addUp(w.tile, w.Int(0), w.piece, 0, warps)
 }
 
 // token is the lane's token of a tile, and whether there is one.
@@ -123,35 +144,95 @@ func (w *hcWarps) token(tile kernel.V) (token, there kernel.V) {
 	return token, w.Cmp(kernel.LT, token, w.tokens)
 }
 
-// weights reads the lane's elements of its rows of fn, by tile of 16 rows, as two bf16
-// numbers. Rows behind the last are zeros.
-func (w *hcWarps) weights() {
+// read reads for the lane's token, or for the last one: a branch around loads would
+// have them wait for it.
+func (w *hcWarps) read() hcRead {
+	p, c, stream := w.p, w.p.c, w.streams[0]
+	token, there := w.token(w.tile)
+	token = w.Select(there, token, w.Sub(w.tokens, w.Int(1)))
+	old := w.in[w.s.olds]
+	if !w.s.withNew {
+		return hcRead{h: []kernel.Vec{old.LoadVec(w.Add(w.Mul(w.Add(w.Mul(token, w.Int(c)), stream), w.Int(p.d)), w.element), matrixRun)}}
+	}
+	r := hcRead{x: w.in[0].LoadVec(w.Add(w.Mul(token, w.Int(p.d)), w.element), matrixRun), h: p.read(w.K, old, token, w.element)}
+	factors := []kernel.V{w.in[2].Load(w.Add(w.Mul(token, w.Int(c)), stream))}
+	for s := range c {
+		factors = append(factors, w.in[3].Load(w.Add(w.Add(w.Mul(token, w.Int(c*c)), stream), w.Int(s*c))))
+	}
+	r.factors = [][]kernel.V{factors}
+	return r
+}
+
+// make is the warp's streams.
+func (w *hcWarps) make(r hcRead) []kernel.Vec {
+	if !w.s.withNew {
+		return r.h
+	}
+	c := w.p.c
+	words := make([][]kernel.V, len(r.factors))
+	for i := range r.x.Len() {
+		x, pairs := unpackBF16(w.K, w.At(r.x, i)), make([][2]kernel.V, c)
+		for s := range pairs {
+			pairs[s] = unpackBF16(w.K, w.At(r.h[s], i))
+		}
+		for j, f := range r.factors {
+			var new [2]kernel.V
+			for half := range new { // hcPostElement's order
+				mixed := w.Mul(f[1], pairs[0][half])
+				for s := 1; s < c; s++ {
+					mixed = w.FMA(f[1+s], pairs[s][half], mixed)
+				}
+				new[half] = w.Add(w.Mul(f[0], x[half]), mixed)
+			}
+			words[j] = append(words[j], w.PackBF16(new[0], new[1]))
+		}
+	}
+	out := make([]kernel.Vec, len(words))
+	for j := range out {
+		out[j] = w.MakeVec(words[j]...)
+	}
+	return out
+}
+
+// rowBlocks is the number of blocks of 8 rows of fn; that of squares is behind them.
+func (p *hcProduct) rowBlocks() int { return ceilDiv(p.mixes(), target.MMACols) }
+
+// readWeights reads the lane's elements of its rows of fn. Rows behind the last are zeros.
+func (w *hcWarps) readWeights() {
 	p := w.p
-	var rows [][]kernel.Vec
-	for t := range p.fnTiles() {
-		var tile []kernel.Vec
-		for i := range p.unit.rows {
-			first := t*target.MatrixTile + i*target.MMACols
-			if first >= p.mixes() {
-				tile = append(tile, w.ZeroVec(kernel.I32, matrixRun))
+	tiles := ceilDiv(p.rowBlocks()+1, p.unit.rows)
+	rows := make([][]kernel.Vec, len(w.streams))
+	for j, stream := range w.streams {
+		for block := range tiles * p.unit.rows {
+			if block >= p.rowBlocks() {
+				rows[j] = append(rows[j], w.ZeroVec(kernel.I32, matrixRun))
 				continue
 			}
-			row := w.Add(w.sub, w.Int(first))
-			if first+target.MMACols > p.mixes() {
+			row := w.Add(w.sub, w.Int(block*target.MMACols))
+			if (block+1)*target.MMACols > p.mixes() {
 				row = w.Min(row, w.Int(p.mixes()-1))
 			}
-			at := w.Add(w.Mul(w.Add(w.Mul(row, w.Int(p.c)), w.stream), w.Int(p.d)), w.element)
-			tile = append(tile, w.Join(w.fn.LoadVec(at, 4), w.fn.LoadVec(w.Add(at, w.Int(4)), 4)))
+			at := w.Add(w.Mul(w.Add(w.Mul(row, w.Int(p.c)), stream), w.Int(p.d)), w.element)
+			rows[j] = append(rows[j], w.Join(w.fn.LoadVec(at, 4), w.fn.LoadVec(w.Add(at, w.Int(4)), 4)))
 		}
-		rows = append(rows, tile)
 	}
-	for _, tile := range rows {
-		var hi, lo []kernel.Vec
-		for _, row := range tile {
-			h, l := twoBF16(w.K, row)
-			hi, lo = append(hi, h), append(lo, l)
+	if knobSync > 0 {
+		w.WarpSync()
+	}
+	w.weights = make([][]hcTile, len(w.streams))
+	for j := range w.weights {
+		for t := range tiles {
+			tile := hcTile{squares: -1}
+			for i := range p.unit.rows {
+				block := t*p.unit.rows + i
+				hi, lo := twoBF16(w.K, rows[j][block])
+				tile.hi, tile.lo = append(tile.hi, hi), append(tile.lo, lo)
+				if block == p.rowBlocks() {
+					tile.squares = i
+				}
+			}
+			w.weights[j] = append(w.weights[j], tile)
 		}
-		w.hi, w.lo = append(w.hi, hi), append(w.lo, lo)
 	}
 }
 
@@ -160,50 +241,57 @@ func (w *hcWarps) place(at, warp, token kernel.V) kernel.V {
 	return w.Add(at, w.Mul(w.Add(w.Mul(warp, w.Int(w.p.unit.cols)), token), w.Int(mmaHCStride)))
 }
 
-// multiply leaves the sums of the warp's stream of a tile in the room from at on.
-func (w *hcWarps) multiply(tile, at kernel.V, read []kernel.Vec) {
+// multiply leaves the sums of the warp's streams of a tile in the room from at on.
+func (w *hcWarps) multiply(tile, at kernel.V, read hcRead) {
 	p, u := w.p, w.p.unit
 	token, there := w.token(tile)
-	x := w.s.of(w.K, read)
+	streams := w.make(read)
 	if w.s.keep != nil {
-		w.If(w.And(there, w.own), func() { w.s.keep(w.K, w.out, token, w.element, w.stream, x) })
-	}
-	for t := range w.hi {
-		zero := w.ZeroVec(kernel.F32, target.ResultRun)
-		hi, lo := u.multiply(w.K, w.hi[t], x, zero), u.multiply(w.K, w.lo[t], x, zero)
-		for e := range target.ResultRun {
-			row := t*target.MatrixTile + e/2*target.MMACols
-			if row >= p.mixes() {
-				continue
+		w.If(w.And(there, w.own), func() {
+			for j, x := range streams {
+				w.s.keep(w.K, w.out, token, w.element, w.streams[j], x)
 			}
-			of := w.Add(w.Mul(w.group, w.Int(2)), w.Int(e%2))
-			w.sums.Store(w.Add(w.place(at, w.wave, of), w.Add(w.sub, w.Int(row))), w.Add(w.At(hi, e), w.At(lo, e)))
+		})
+	}
+	for t := range w.weights[0] {
+		var sum kernel.Vec
+		for j, x := range streams {
+			tile, zero := w.weights[j][t], w.ZeroVec(kernel.F32, target.ResultRun)
+			rows := slices.Clone(tile.hi)
+			if tile.squares >= 0 {
+				rows[tile.squares] = x
+			}
+			add := func(v ...kernel.V) kernel.V { return w.Add(v[0], v[1]) }
+			product := w.MapVec(add, u.multiply(w.K, rows, x, zero), u.multiply(w.K, tile.lo, x, zero))
+			if j > 0 {
+				product = w.MapVec(add, sum, product)
+			}
+			sum = product
+		}
+		for e := range target.ResultRun {
+			block, of := t*u.rows+e/2, w.Add(w.Mul(w.group, w.Int(2)), w.Int(e%2))
+			switch {
+			case block < p.rowBlocks():
+				w.sums.Store(w.Add(w.place(at, w.wave, of), w.Add(w.sub, w.Int(block*target.MMACols))), w.At(sum, e))
+			case block == p.rowBlocks():
+				w.If(w.Cmp(kernel.EQ, of, w.sub), func() { w.sums.Store(w.Add(w.place(at, w.wave, of), w.Int(mmaHCSquares)), w.At(sum, e)) })
+			}
 		}
 	}
-	var squares []kernel.V
-	for i := range x.Len() {
-		v := unpackBF16(w.K, w.At(x, i))
-		squares = append(squares, w.FMA(v[1], v[1], w.Mul(v[0], v[0])))
-	}
-	square := sumByPairs(w.K, squares)
-	for _, mask := range []int{1, 2} { // the lanes of the token
-		square = w.Add(square, w.LaneXor(square, mask))
-	}
-	w.If(w.Cmp(kernel.EQ, w.group, w.Int(0)), func() { w.sums.Store(w.Add(w.place(at, w.wave, w.sub), w.Int(mmaHCSquares)), square) })
 }
 
-// addUp has each warp add up the sums of a token of the tile, a lane those of its column.
-func (w *hcWarps) addUp(tile, at kernel.V) {
+// addUp has each warp add up the sums that n warps from warp first on have of a token of
+// the tile, a lane those of its column.
+func (w *hcWarps) addUp(tile, at, piece kernel.V, first, n int) {
 	p := w.p
 	token := w.Add(w.Mul(tile, w.Int(p.unit.cols)), w.wave)
 	w.If(w.Cmp(kernel.LT, token, w.tokens), func() {
-		stored := ceilDiv(p.mixes(), target.MMACols) * target.MMACols
-		column := w.Select(w.Cmp(kernel.LT, w.lane, w.Int(stored)), w.lane, w.Int(mmaHCSquares))
+		column := w.Select(w.Cmp(kernel.LT, w.lane, w.Int(p.rowBlocks()*target.MMACols)), w.lane, w.Int(mmaHCSquares))
 		var terms []kernel.V
-		for i := range w.warps() {
-			terms = append(terms, w.sums.Load(w.Add(w.place(at, w.Int(i), w.wave), column)))
+		for i := range n {
+			terms = append(terms, w.sums.Load(w.Add(w.place(at, w.Int(first+i), w.wave), column)))
 		}
-		w.parts.Store(w.Add(p.partsOf(w.K, token, w.piece), w.lane), sumByPairs(w.K, terms))
+		w.parts.Store(w.Add(p.partsOf(w.K, token, piece), w.lane), sumByPairs(w.K, terms))
 	})
 }
 
@@ -227,56 +315,9 @@ func sumByPairs(k *kernel.K, terms []kernel.V) kernel.V {
 	return terms[0]
 }
 
-// givenStream is the stream of the operand.
-func (p *hcProduct) givenStream() warpStream {
-	return warpStream{
-		read: func(k *kernel.K, in []*kernel.Buf, token, element, stream kernel.V) []kernel.Vec {
-			return []kernel.Vec{in[0].LoadVec(k.Add(k.Mul(k.Add(k.Mul(token, k.Int(p.c)), stream), k.Int(p.d)), element), matrixRun)}
-		},
-		of: func(_ *kernel.K, read []kernel.Vec) kernel.Vec { return read[0] },
-	}
-}
-
-// newStream is hc_post's, of its operands.
-func (p *hcProduct) newStream() warpStream {
-	c := p.c
-	return warpStream{
-		streams: 1, withNew: true,
-		read: func(k *kernel.K, in []*kernel.Buf, token, element, stream kernel.V) []kernel.Vec {
-			read := []kernel.Vec{in[0].LoadVec(k.Add(k.Mul(token, k.Int(p.d)), element), matrixRun)}
-			read = append(read, p.read(k, in[1], token, element)...)
-			// Of post and comb what the stream takes.
-			factors := []kernel.V{in[2].Load(k.Add(k.Mul(token, k.Int(c)), stream))}
-			for s := range c {
-				factors = append(factors, in[3].Load(k.Add(k.Add(k.Mul(token, k.Int(c*c)), stream), k.Int(s*c))))
-			}
-			return append(read, k.MakeVec(factors...))
-		},
-		of: func(k *kernel.K, read []kernel.Vec) kernel.Vec {
-			x, h, factors := read[0], read[1:1+c], read[1+c]
-			// In the places of stream 0.
-			post, comb := make([]kernel.V, c), make([]kernel.V, c*c)
-			post[0] = k.At(factors, 0)
-			for s := range c {
-				comb[s*c] = k.At(factors, 1+s)
-			}
-			var words []kernel.V
-			for i := range x.Len() {
-				v := unpackBF16(k, k.At(x, i))
-				pairs := make([][2]kernel.V, c)
-				for s := range h {
-					pairs[s] = unpackBF16(k, k.At(h[s], i))
-				}
-				var new [2]kernel.V
-				for half := range new {
-					new[half] = hcPostElement(k, v[half], func(s int) kernel.V { return pairs[s][half] }, post, comb, 0)
-				}
-				words = append(words, k.PackBF16(new[0], new[1]))
-			}
-			return k.MakeVec(words...)
-		},
-		keep: func(k *kernel.K, out []*kernel.Buf, token, element, stream kernel.V, x kernel.Vec) {
-			out[0].StoreVec(k.Add(k.Mul(k.Add(k.Mul(token, k.Int(c)), stream), k.Int(p.d)), element), x)
-		},
-	}
+// newStreams are hc_post's, which are kept.
+func (p *hcProduct) newStreams() warpStream {
+	return warpStream{olds: 1, withNew: true, keep: func(k *kernel.K, out []*kernel.Buf, token, element, stream kernel.V, x kernel.Vec) {
+		out[0].StoreVec(k.Add(k.Mul(k.Add(k.Mul(token, k.Int(p.c)), stream), k.Int(p.d)), element), x)
+	}}
 }

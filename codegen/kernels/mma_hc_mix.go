@@ -20,8 +20,10 @@ type hcMix struct {
 	*kernel.K
 	p      *hcProduct
 	tokens kernel.V
-	lane   kernel.V // of the warp: the column of mixes that it has
-	wave   kernel.V
+	// each is the number of tokens of a group for weights, and between that of those groups.
+	each, between kernel.V
+	lane          kernel.V // of the warp: the column of mixes that it has
+	wave          kernel.V
 
 	parts, streams, scale, base *kernel.Buf
 	gain                        *kernel.Buf // nil without a norm
@@ -32,30 +34,50 @@ type hcMix struct {
 	format codeFormat
 }
 
-// mixGrid is the number of groups: those of rows behind those of warps for weights,
-// which take longer.
-func (p *hcProduct) mixGrid() int { return p.t + ceilDiv(p.t, p.unit.waves) }
+// mixEach is the number of tokens whose weights between streams a group makes. Warps
+// that share a processor's quarter would wait for each other.
+func (p *hcProduct) mixEach() int {
+	if n := knob("EACH", 0); n > 0 {
+		return n
+	}
+	if p.t <= 128 {
+		return 1
+	}
+	return 4
+}
+
+// mixGrid is the number of groups: those of rows behind those for weights, which take
+// longer.
+func (p *hcProduct) mixGrid() int { return p.t + ceilDiv(p.t, p.mixEach()) }
+
+// mixInts are the launch's integers.
+func (p *hcProduct) mixInts() []int { return []int{p.t, p.mixEach(), ceilDiv(p.t, p.mixEach())} }
 
 func (m *hcMix) run() {
+	if knobRes2 > 0 {
+		m.Resident(knobRes2)
+	}
 	m.lane, m.wave = m.WaveLane(), m.Wave()
-	waves := m.p.unit.waves
-	between := m.UDiv(m.Add(m.tokens, m.Int(waves-1)), m.Int(waves))
-	row := m.Sub(m.Group(), between)
+	row := m.Sub(m.Group(), m.between)
 	m.If(m.Cmp(kernel.LT, row, m.Int(0)), func() {
-		token := m.Add(m.Mul(m.Group(), m.Int(waves)), m.wave)
-		m.If(m.Cmp(kernel.LT, token, m.tokens), func() { m.weights(token) })
+		token := m.Add(m.Mul(m.Group(), m.each), m.wave)
+		m.If(m.And(m.Cmp(kernel.LT, m.wave, m.each), m.Cmp(kernel.LT, token, m.tokens)), func() {
+			if knobNoSink == 0 {
+				m.weights(token)
+			}
+		})
 	})
 	// The last tokens first: their streams are in the cache yet.
 	m.If(m.Cmp(kernel.GE, row, m.Int(0)), func() { m.row(m.Sub(m.Sub(m.tokens, m.Int(1)), row)) })
 }
 
-// addends are pieces of the lane's column: number from and those step further on.
-func (m *hcMix) addends(token, from kernel.V, step int) []kernel.V {
+// addends are n pieces of the lane's column from one of them on.
+func (m *hcMix) addends(token, from kernel.V, n, of int) []kernel.V {
 	pieces := m.p.pieces()
 	var out []kernel.V
-	for i := 0; i < pieces; i += step {
+	for i := range n {
 		piece := m.Add(from, m.Int(i))
-		if i+step <= pieces {
+		if n*of == pieces {
 			out = append(out, m.parts.Load(m.Add(m.p.partsOf(m.K, token, piece), m.lane)))
 			continue
 		}
@@ -88,7 +110,8 @@ func (m *hcMix) sigmoid(x kernel.V) kernel.V {
 // row gathers the streams of a token, and norms and rounds what comes of it.
 func (m *hcMix) row(token kernel.V) {
 	p := m.p
-	factors, terms := m.factors(), m.addends(token, m.wave, p.unit.waves)
+	each := ceilDiv(p.pieces(), p.unit.waves)
+	factors, terms := m.factors(), m.addends(token, m.Mul(m.wave, m.Int(each)), each, p.unit.waves)
 	n := ceilDiv(p.d, m.T.Lanes*matrixRun) // runs of the lane
 	in, at := make([]kernel.V, n), make([]kernel.V, n)
 	streams, gains := make([][]kernel.Vec, n), make([]kernel.Vec, n)

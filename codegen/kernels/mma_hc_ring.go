@@ -10,35 +10,51 @@ import (
 // need, so that it is read once.
 
 const (
+	// ringPieces is how many pieces a group has, and ringStreams how many streams a warp.
+	ringPieces, ringStreams = 2, 2
+
 	// ringTiles is how many tiles have room: one is multiplied, the others come.
 	ringTiles = 4
 
 	// ringRow is the elements of a token's piece of a stream, and ringChunk those that a
 	// lane copies at once.
-	ringRow, ringChunk = 2 * mmaHCRun, 8
+	ringRow, ringChunk = 4 * mmaHCRun, 8
 
-	// ringFactors is comb and then post of a token: 20 words, so that the lanes that read
-	// one of them use different banks.
-	ringFactors = maxMatrixStreams*maxMatrixStreams + maxMatrixStreams
+	// ringFactors is post and comb of a token: 20 words, so that the lanes that read one
+	// of them use different banks.
+	ringFactors = maxMatrixStreams + maxMatrixStreams*maxMatrixStreams
 )
 
 // ringed reports whether a group can go through tiles: with the streams of the models.
-func (p *hcProduct) ringed() bool { return p.c == maxMatrixStreams && p.piece() == ringRow }
+func (p *hcProduct) ringed() bool { return p.c == maxMatrixStreams && p.d%ringRow == 0 }
 
 // hcRing is the room for the copies.
 type hcRing struct {
 	*hcWarps
 	rows    *kernel.Buf // bf16 by tile, stream, the sublayer's output behind them, token and element
 	factors *kernel.Buf // f32 by tile and token
+	side    kernel.V
 }
 
-// tiles goes through tile number first and those beside groups further on, at most each.
-func (w *hcWarps) tiles(first, each kernel.V) {
-	cols := w.p.unit.cols
-	w.sums = w.Shared(ir.F32, 2*w.sumWords())
-	r := &hcRing{hcWarps: w, rows: w.Shared(ir.BF16, ringTiles*(w.p.c+1)*cols*ringRow), factors: w.Shared(ir.F32, ringTiles*cols*ringFactors)}
+// tiles goes through the group's first tile and those beside tiles further on, at most
+// each.
+func (w *hcWarps) tiles(beside, each kernel.V) {
+	p, cols := w.p, w.p.unit.cols
+	pairs := p.c / ringStreams
+	r := &hcRing{hcWarps: w, side: w.UDiv(w.wave, w.Int(pairs))}
+	for j := range ringStreams {
+		w.streams = append(w.streams, w.Add(w.Mul(w.URem(w.wave, w.Int(pairs)), w.Int(ringStreams)), w.Int(j)))
+	}
+	w.own = w.Cmp(kernel.EQ, w.Int(0), w.Int(0))
+	w.element = w.Add(w.Mul(w.piece, w.Int(ringRow)), w.Add(w.Mul(r.side, w.Int(mmaHCRun)), w.Mul(w.group, w.Int(matrixRun))))
+
+	sums, rows, factors := 2*w.sumWords()*4, ringTiles*(p.c+1)*cols*ringRow*2, ringTiles*cols*ringFactors*4
+	pool := w.SharedPool(sums + rows + factors)
+	w.sums = pool.As(ir.F32)
+	r.rows, r.factors = pool.At(w.Int(sums)).As(ir.BF16), pool.At(w.Int(sums+rows)).As(ir.F32)
+
 	end := w.UDiv(w.Add(w.tokens, w.Int(cols-1)), w.Int(cols))
-	tile := func(i kernel.V) kernel.V { return w.Add(first, w.Mul(i, w.beside)) }
+	tile := func(i kernel.V) kernel.V { return w.Add(w.tile, w.Mul(i, beside)) }
 	last := w.Sub(each, w.Int(1)) // a group has this many tiles, or one more
 	count := w.Select(w.Cmp(kernel.LT, tile(last), end), each, last)
 	fetch := func(i kernel.V) {
@@ -48,19 +64,24 @@ func (w *hcWarps) tiles(first, each kernel.V) {
 	for i := range ringTiles - 1 {
 		fetch(w.Int(i))
 	}
-	w.weights()
+	w.readWeights()
 	room := func(i kernel.V) kernel.V { return w.Mul(w.And(i, w.Int(1)), w.Int(w.sumWords())) }
+	addUp := func(i kernel.V) {
+		n := p.unit.waves / ringPieces
+		for half := range ringPieces {
+			w.addUp(tile(i), room(i), w.Add(w.Mul(w.piece, w.Int(ringPieces)), w.Int(half)), half*n, n)
+		}
+	}
 	w.For(w.Int(0), count, 1, func(i kernel.V) {
 		w.WaitCopies(ringTiles - 2)
 		w.Barrier() // tile i is there, the one before is multiplied
 		fetch(w.Add(i, w.Int(ringTiles-1)))
 		before := w.Sub(i, w.Int(1))
-		w.If(w.Cmp(kernel.GE, before, w.Int(0)), func() { w.addUp(tile(before), room(before)) })
+		w.If(w.Cmp(kernel.GE, before, w.Int(0)), func() { addUp(before) })
 		w.multiply(tile(i), room(i), r.read(r.slot(i)))
 	})
 	w.Barrier()
-	last = w.Sub(count, w.Int(1))
-	w.addUp(tile(last), room(last))
+	addUp(w.Sub(count, w.Int(1)))
 }
 
 // slot is where a tile of the group lies: as many of a ring's are a power of two.
@@ -79,62 +100,70 @@ func (r *hcRing) chunk(token, chunk kernel.V) kernel.V {
 	return r.Mul(r.Xor(chunk, half), r.Int(ringChunk))
 }
 
+// factorsOf is where the factors of a token of a tile begin.
+func (r *hcRing) factorsOf(slot, token kernel.V) kernel.V {
+	return r.Mul(r.Add(r.Mul(slot, r.Int(r.p.unit.cols)), token), r.Int(ringFactors))
+}
+
 // copy starts the copies of a tile: a warp has the streams of a token.
 func (r *hcRing) copy(tile, slot kernel.V) {
-	p, s := r.p, r.s
+	p, s, cols := r.p, r.s, r.p.unit.cols
 	const chunks = ringRow / ringChunk
 	global := func(token kernel.V) kernel.V {
-		return r.Min(r.Add(r.Mul(tile, r.Int(p.unit.cols)), token), r.Sub(r.tokens, r.Int(1)))
+		return r.Min(r.Add(r.Mul(tile, r.Int(cols)), token), r.Sub(r.tokens, r.Int(1)))
 	}
-	start := r.Mul(r.piece, r.Int(ringRow))
 	chunk := r.And(r.lane, r.Int(chunks-1))
-	{
-		stream, of := r.LShr(r.lane, r.Int(3)), r.Mul(global(r.wave), r.Int(p.c*p.d))
-		from := r.Add(r.Add(of, r.Mul(stream, r.Int(p.d))), r.Add(start, r.Mul(chunk, r.Int(ringChunk))))
-		r.rows.CopyAsync(r.Add(r.row(slot, stream, r.wave), r.chunk(r.wave, chunk)), r.in[s.streams], from)
+	start := r.Add(r.Mul(r.piece, r.Int(ringRow)), r.Mul(chunk, r.Int(ringChunk)))
+	perWarp := r.T.Wave / chunks // streams that a warp copies at once
+	of := r.Add(r.Mul(global(r.wave), r.Int(p.c*p.d)), start)
+	for i := 0; i < p.c; i += perWarp {
+		stream := r.Add(r.UDiv(r.lane, r.Int(chunks)), r.Int(i))
+		r.rows.CopyAsync(r.Add(r.row(slot, stream, r.wave), r.chunk(r.wave, chunk)), r.in[s.olds], r.Add(of, r.Mul(stream, r.Int(p.d))))
 	}
 	if !s.withNew {
 		return
 	}
-	lane, cols := r.Lane(), p.unit.cols
-	of := func(first, n int, body func(i kernel.V)) {
-		r.If(r.And(r.Cmp(kernel.GE, lane, r.Int(first)), r.Cmp(kernel.LT, lane, r.Int(first+n))), func() { body(r.Sub(lane, r.Int(first))) })
+	some := func(first, n int, body func(i kernel.V)) {
+		i := r.Sub(r.Lane(), r.Int(first))
+		r.If(r.And(r.Cmp(kernel.GE, i, r.Int(0)), r.Cmp(kernel.LT, i, r.Int(n))), func() { body(i) })
 	}
-	of(0, cols*chunks, func(i kernel.V) {
-		token := r.LShr(i, r.Int(3))
-		from := r.Add(r.Mul(global(token), r.Int(p.d)), r.Add(start, r.Mul(chunk, r.Int(ringChunk))))
-		r.rows.CopyAsync(r.Add(r.row(slot, r.Int(p.c), token), r.chunk(token, chunk)), r.in[0], from)
+	some(0, cols*chunks, func(i kernel.V) {
+		token := r.UDiv(i, r.Int(chunks))
+		r.rows.CopyAsync(r.Add(r.row(slot, r.Int(p.c), token), r.chunk(token, chunk)), r.in[0], r.Add(r.Mul(global(token), r.Int(p.d)), start))
 	})
-	factors := func(token kernel.V) kernel.V {
-		return r.Mul(r.Add(r.Mul(slot, r.Int(cols)), token), r.Int(ringFactors))
-	}
-	of(64, cols, func(token kernel.V) {
-		r.factors.CopyAsync(r.Add(factors(token), r.Int(p.c*p.c)), r.in[2], r.Mul(global(token), r.Int(p.c)))
+	some(cols*chunks, cols*p.c, func(i kernel.V) {
+		token, row := r.UDiv(i, r.Int(p.c)), r.Mul(r.URem(i, r.Int(p.c)), r.Int(p.c))
+		r.factors.CopyAsync(r.Add(r.factorsOf(slot, token), r.Add(row, r.Int(p.c))), r.in[3], r.Add(r.Mul(global(token), r.Int(p.c*p.c)), row))
 	})
-	of(96, cols*p.c, func(i kernel.V) {
-		token, row := r.LShr(i, r.Int(2)), r.Mul(r.And(i, r.Int(3)), r.Int(p.c))
-		r.factors.CopyAsync(r.Add(factors(token), row), r.in[3], r.Add(r.Mul(global(token), r.Int(p.c*p.c)), row))
+	some(cols*chunks+cols*p.c, cols, func(token kernel.V) {
+		r.factors.CopyAsync(r.factorsOf(slot, token), r.in[2], r.Mul(global(token), r.Int(p.c)))
 	})
 }
 
-// read is what the stream's read gives, from the copies.
-func (r *hcRing) read(slot kernel.V) []kernel.Vec {
+// read is what a lane needs for its streams, from the copies.
+func (r *hcRing) read(slot kernel.V) hcRead {
 	p := r.p
 	chunk := r.chunk(r.sub, r.Add(r.Mul(r.side, r.Int(lanesPerRow)), r.group))
 	load := func(stream kernel.V) kernel.Vec {
 		return r.rows.LoadVec(r.Add(r.row(slot, stream, r.sub), chunk), matrixRun)
 	}
+	var read hcRead
 	if !r.s.withNew {
-		return []kernel.Vec{load(r.stream)}
+		for _, s := range r.streams {
+			read.h = append(read.h, load(s))
+		}
+		return read
 	}
-	read := []kernel.Vec{load(r.Int(p.c))}
+	read.x = load(r.Int(p.c))
 	for s := range p.c {
-		read = append(read, load(r.Int(s)))
+		read.h = append(read.h, load(r.Int(s)))
 	}
-	at := r.Mul(r.Add(r.Mul(slot, r.Int(p.unit.cols)), r.sub), r.Int(ringFactors))
-	factors := []kernel.V{r.factors.Load(r.Add(at, r.Add(r.stream, r.Int(p.c*p.c))))}
-	for s := range p.c {
-		factors = append(factors, r.factors.Load(r.Add(at, r.Add(r.stream, r.Int(s*p.c)))))
+	for _, s := range r.streams {
+		at, factors := r.Add(r.factorsOf(slot, r.sub), s), []kernel.V{}
+		for i := range 1 + p.c {
+			factors = append(factors, r.factors.Load(r.Add(at, r.Int(i*p.c))))
+		}
+		read.factors = append(read.factors, factors)
 	}
-	return append(read, r.MakeVec(factors...))
+	return read
 }

@@ -31,6 +31,8 @@ func warpCall(name string, to operand, args []operand) inst {
 			}
 			return errBarrier
 		}
+	case "llvm.nvvm.bar.warp.sync":
+		return func(_ *warp, active uint32) error { return all("wait for a warp", active) }
 	case "llvm.nvvm.shfl.sync.idx.i32":
 		return func(w *warp, active uint32) error {
 			if err := all("shuffle", active); err != nil {
