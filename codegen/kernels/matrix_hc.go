@@ -57,6 +57,7 @@ func matchMatrixHCFused(o *ir.Op, t *target.Target) string {
 type hcProduct struct {
 	hcPreShape
 	unit *matrixUnit
+	ring bool // on NVIDIA's units: groups of the first launch go through tiles
 	t    int
 	// parts is f32 [pieces, tokens, width], or [tokens, pieces, width] for NVIDIA's units:
 	// of each piece the products, and the sum of squares.
@@ -65,7 +66,8 @@ type hcProduct struct {
 
 func newHCProduct(l Lowering, s hcPreShape, t int) *hcProduct {
 	p := &hcProduct{hcPreShape: s, unit: unitOf(l.Target()), t: t}
-	p.parts = l.Scratch(ir.F32, p.pieces()*t*p.width())
+	p.ring = p.unit.mma != nil && p.ringed()
+	p.parts = l.Scratch(ir.F32, p.partRows()*t*p.width())
 	return p
 }
 
@@ -256,7 +258,7 @@ func lowerMatrixHCPre(l Lowering, o *ir.Op) error {
 	}
 	if p.unit.mma != nil {
 		p.launchWarps(l, "matrix_hc", 0, []Ref{h}, fn, nil, warpStream{})
-		mix.Grid, mix.Ints = p.mixGrid(), p.mixInts()
+		mix.Spec, mix.Grid, mix.Ints = mix.Spec+p.mixSpec(), p.mixGrid(), p.mixInts()
 		mix.Body = func(k *kernel.K, b []*kernel.Buf, ints []kernel.V) {
 			m := &hcMix{K: k, p: p, tokens: ints[0], each: ints[1], between: ints[2], parts: b[0], streams: b[1], scale: b[2], base: b[3], y: b[4], post: b[5], comb: b[6]}
 			m.run()
@@ -320,7 +322,7 @@ func lowerMatrixHCFused(l Lowering, o *ir.Op) error {
 	}
 	if p.unit.mma != nil {
 		p.launchWarps(l, "matrix_hc_post", int64(t*c*c*d), in[:4], in[4], out[:1], p.newStreams())
-		mix.Grid, mix.Ints = p.mixGrid(), p.mixInts()
+		mix.Spec, mix.Grid, mix.Ints = mix.Spec+p.mixSpec(), p.mixGrid(), p.mixInts()
 		mix.Body = func(k *kernel.K, b []*kernel.Buf, ints []kernel.V) {
 			m := &hcMix{K: k, p: p, tokens: ints[0], each: ints[1], between: ints[2], parts: b[0], streams: b[1], scale: b[2], base: b[3], gain: b[4], y: b[5], post: b[6], comb: b[7], rmsEps: rmsEps, format: f}
 			if block > 0 {

@@ -59,8 +59,8 @@ type hcRead struct {
 // are what it keeps.
 func (p *hcProduct) launchWarps(l Lowering, name string, work int64, in []Ref, fn Ref, out []Ref, s warpStream) {
 	tiles, macs, spec := ceilDiv(p.t, p.unit.cols), p.work(p.t), fmt.Sprintf("c%d d%d", p.c, p.d)
-	pieces, beside, ring := p.pieces(), tiles, p.ringed() && tiles >= ringFrom
-	if ring {
+	pieces, beside := p.pieces(), tiles
+	if p.ring {
 		spec += " ring"
 		pieces /= ringPieces
 		beside = min(tiles, max(1, mmaHCGroups/pieces))
@@ -72,7 +72,7 @@ func (p *hcProduct) launchWarps(l Lowering, name string, work int64, in []Ref, f
 		Name: name, Spec: spec, Grid: pieces * beside, Work: work + macs, Flops: 2 * macs,
 		In: append(append([]Ref{}, in...), fn), Out: append(append([]Ref{}, out...), p.parts), Ints: []int{p.t, beside, ceilDiv(tiles, beside)},
 		Body: func(k *kernel.K, b []*kernel.Buf, ints []kernel.V) {
-			if knobRes1 > 0 && ring {
+			if knobRes1 > 0 && p.ring {
 				k.Resident(knobRes1)
 			}
 			w := &hcWarps{K: k, p: p, s: s, in: b[:len(in)], fn: b[len(in)], out: b[len(in)+1 : len(b)-1], parts: b[len(b)-1], tokens: ints[0]}
@@ -80,7 +80,7 @@ func (p *hcProduct) launchWarps(l Lowering, name string, work int64, in []Ref, f
 			w.sub, w.group = p.unit.place(k, w.lane)
 			// Dividing by a number that is known takes few instructions.
 			w.piece, w.tile = k.URem(k.Group(), k.Int(pieces)), k.UDiv(k.Group(), k.Int(pieces))
-			if ring {
+			if p.ring {
 				w.tiles(ints[1], ints[2])
 				return
 			}
@@ -135,7 +135,7 @@ func (w *hcWarps) one() {
 	w.readWeights()
 	w.multiply(w.tile, w.Int(0), read)
 	w.Barrier()
-	w.addUp(w.tile, w.Int(0), w.piece, 0, warps)
+	w.addUp(w.tile, w.Int(0), warps)
 }
 
 // token is the lane's token of a tile, and whether there is one.
@@ -280,24 +280,32 @@ func (w *hcWarps) multiply(tile, at kernel.V, read hcRead) {
 	}
 }
 
-// addUp has each warp add up the sums that n warps from warp first on have of a token of
-// the tile, a lane those of its column.
-func (w *hcWarps) addUp(tile, at, piece kernel.V, first, n int) {
+// addUp has each warp add up the sums that the warps have of a token of the tile, a lane
+// those of its column.
+func (w *hcWarps) addUp(tile, at kernel.V, warps int) {
 	p := w.p
 	token := w.Add(w.Mul(tile, w.Int(p.unit.cols)), w.wave)
 	w.If(w.Cmp(kernel.LT, token, w.tokens), func() {
 		column := w.Select(w.Cmp(kernel.LT, w.lane, w.Int(p.rowBlocks()*target.MMACols)), w.lane, w.Int(mmaHCSquares))
 		var terms []kernel.V
-		for i := range n {
-			terms = append(terms, w.sums.Load(w.Add(w.place(at, w.Int(first+i), w.wave), column)))
+		for i := range warps {
+			terms = append(terms, w.sums.Load(w.Add(w.place(at, w.Int(i), w.wave), column)))
 		}
-		w.parts.Store(w.Add(p.partsOf(w.K, token, piece), w.lane), sumByPairs(w.K, terms))
+		w.parts.Store(w.Add(p.partsOf(w.K, token, w.piece), w.lane), sumByPairs(w.K, terms))
 	})
 }
 
-// partsOf is where the sums of a token's piece begin.
-func (p *hcProduct) partsOf(k *kernel.K, token, piece kernel.V) kernel.V {
-	return k.Mul(k.Add(k.Mul(token, k.Int(p.pieces())), piece), k.Int(mmaHCWidth))
+// partRows is the number of rows of sums that a token has.
+func (p *hcProduct) partRows() int {
+	if p.ring {
+		return p.pieces() / ringPieces
+	}
+	return p.pieces()
+}
+
+// partsOf is where a row of a token's sums begins.
+func (p *hcProduct) partsOf(k *kernel.K, token, row kernel.V) kernel.V {
+	return k.Mul(k.Add(k.Mul(token, k.Int(p.partRows())), row), k.Int(mmaHCWidth))
 }
 
 // sumByPairs adds neighbours, and then their sums: the chain of additions is short.

@@ -50,6 +50,14 @@ func (p *hcProduct) mixEach() int {
 // longer.
 func (p *hcProduct) mixGrid() int { return p.t + ceilDiv(p.t, p.mixEach()) }
 
+// mixSpec is what the code depends on besides the shape.
+func (p *hcProduct) mixSpec() string {
+	if p.ring {
+		return " ring"
+	}
+	return ""
+}
+
 // mixInts are the launch's integers.
 func (p *hcProduct) mixInts() []int { return []int{p.t, p.mixEach(), ceilDiv(p.t, p.mixEach())} }
 
@@ -71,18 +79,18 @@ func (m *hcMix) run() {
 	m.If(m.Cmp(kernel.GE, row, m.Int(0)), func() { m.row(m.Sub(m.Sub(m.tokens, m.Int(1)), row)) })
 }
 
-// addends are n pieces of the lane's column from one of them on.
+// addends are n rows of the lane's column from one of them on.
 func (m *hcMix) addends(token, from kernel.V, n, of int) []kernel.V {
-	pieces := m.p.pieces()
+	rows := m.p.partRows()
 	var out []kernel.V
 	for i := range n {
-		piece := m.Add(from, m.Int(i))
-		if n*of == pieces {
-			out = append(out, m.parts.Load(m.Add(m.p.partsOf(m.K, token, piece), m.lane)))
+		row := m.Add(from, m.Int(i))
+		if n*of == rows {
+			out = append(out, m.parts.Load(m.Add(m.p.partsOf(m.K, token, row), m.lane)))
 			continue
 		}
-		there := m.Cmp(kernel.LT, piece, m.Int(pieces))
-		v := m.parts.Load(m.Add(m.p.partsOf(m.K, token, m.Select(there, piece, m.Int(0))), m.lane))
+		there := m.Cmp(kernel.LT, row, m.Int(rows))
+		v := m.parts.Load(m.Add(m.p.partsOf(m.K, token, m.Select(there, row, m.Int(0))), m.lane))
 		out = append(out, m.Select(there, v, m.Float(0)))
 	}
 	return out
@@ -110,7 +118,7 @@ func (m *hcMix) sigmoid(x kernel.V) kernel.V {
 // row gathers the streams of a token, and norms and rounds what comes of it.
 func (m *hcMix) row(token kernel.V) {
 	p := m.p
-	each := ceilDiv(p.pieces(), p.unit.waves)
+	each := ceilDiv(p.partRows(), p.unit.waves)
 	factors, terms := m.factors(), m.addends(token, m.Mul(m.wave, m.Int(each)), each, p.unit.waves)
 	n := ceilDiv(p.d, m.T.Lanes*matrixRun) // runs of the lane
 	in, at := make([]kernel.V, n), make([]kernel.V, n)

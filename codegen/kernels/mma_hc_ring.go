@@ -25,8 +25,11 @@ const (
 	ringFactors = maxMatrixStreams + maxMatrixStreams*maxMatrixStreams
 )
 
-// ringed reports whether a group can go through tiles: with the streams of the models.
-func (p *hcProduct) ringed() bool { return p.c == maxMatrixStreams && p.d%ringRow == 0 }
+// ringed reports whether groups go through tiles: with the streams of the models, and
+// where the second launch adds up pairs of pieces before anything else.
+func (p *hcProduct) ringed() bool {
+	return p.c == maxMatrixStreams && p.pieces()%(ringPieces*p.unit.waves) == 0 && ceilDiv(p.t, p.unit.cols) >= ringFrom
+}
 
 // hcRing is the room for the copies.
 type hcRing struct {
@@ -66,12 +69,7 @@ func (w *hcWarps) tiles(beside, each kernel.V) {
 	}
 	w.readWeights()
 	room := func(i kernel.V) kernel.V { return w.Mul(w.And(i, w.Int(1)), w.Int(w.sumWords())) }
-	addUp := func(i kernel.V) {
-		n := p.unit.waves / ringPieces
-		for half := range ringPieces {
-			w.addUp(tile(i), room(i), w.Add(w.Mul(w.piece, w.Int(ringPieces)), w.Int(half)), half*n, n)
-		}
-	}
+	addUp := func(i kernel.V) { w.addUp(tile(i), room(i), p.unit.waves) }
 	w.For(w.Int(0), count, 1, func(i kernel.V) {
 		w.WaitCopies(ringTiles - 2)
 		w.Barrier() // tile i is there, the one before is multiplied

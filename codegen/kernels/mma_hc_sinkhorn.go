@@ -23,7 +23,7 @@ const minSinkhornEps, maxSinkhornEps = 1e-8, 0.1
 // weights are post and comb of a token.
 func (m *hcMix) weights(token kernel.V) {
 	c := m.p.c
-	factors, terms := m.factors(), m.addends(token, m.Int(0), m.p.pieces(), 1)
+	factors, terms := m.factors(), m.addends(token, m.Int(0), m.p.partRows(), 1)
 	if knobSync > 0 {
 		m.WarpSync()
 	}
