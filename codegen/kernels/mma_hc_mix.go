@@ -62,7 +62,7 @@ func (p *hcProduct) mixSpec() string {
 func (p *hcProduct) mixInts() []int { return []int{p.t, p.mixEach(), ceilDiv(p.t, p.mixEach())} }
 
 func (m *hcMix) run() {
-	if knobRes2 > 0 {
+	if knobRes2 > 0 && m.p.ring {
 		m.Resident(knobRes2)
 	}
 	m.lane, m.wave = m.WaveLane(), m.Wave()
@@ -131,13 +131,15 @@ func (m *hcMix) row(token kernel.V) {
 		for s := range p.c {
 			streams[i] = append(streams[i], m.streams.LoadVec(m.Add(m.Add(first, from), m.Int(s*p.d)), matrixRun))
 		}
-		if m.gain != nil {
-			gains[i] = m.gain.LoadVec(from, matrixRun)
-		}
 	}
 	sums := m.Shared(ir.F32, m.T.Lanes)
 	sums.Store(m.Lane(), sumByPairs(m.K, terms))
 	m.Barrier()
+	for i := range n { // here they need no registers beside the streams, and wait for nothing
+		if m.gain != nil {
+			gains[i] = m.gain.LoadVec(m.Select(in[i], at[i], m.Int(0)), matrixRun)
+		}
+	}
 	terms = nil
 	for i := range p.unit.waves {
 		terms = append(terms, sums.Load(m.Add(m.lane, m.Int(i*m.T.Wave))))
