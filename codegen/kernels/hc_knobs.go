@@ -12,14 +12,14 @@ func knob(name string, def int) int {
 	return def
 }
 
-var ringFrom = knob("FROM", 9)
+var ringFrom = knob("FROM", 64)
 
-var mmaHCGroups = knob("GROUPS", 264)
+var mmaHCGroups = knob("GROUPS", 132)
 
 var (
 	knobOnly   = knob("ONLY", 0)
 	knobNoSink = knob("NOSINK", 0)
 	knobSync   = knob("SYNC", 1)
-	knobRes1   = knob("RES1", 2)
+	knobRes1   = knob("RES1", 0)
 	knobRes2   = knob("RES2", 0)
 )

@@ -58,8 +58,8 @@ type hcRead struct {
 // launchWarps emits the first launch. Operands in are those of the stream, and fn; out
 // are what it keeps.
 func (p *hcProduct) launchWarps(l Lowering, name string, work int64, in []Ref, fn Ref, out []Ref, s warpStream) {
-	tiles, macs, spec := ceilDiv(p.t, p.unit.cols), p.work(p.t), fmt.Sprintf("c%d d%d", p.c, p.d)
-	pieces, beside := p.pieces(), tiles
+	tiles, macs, spec := ceilDiv(p.t, p.tileTokens()), p.work(p.t), fmt.Sprintf("c%d d%d", p.c, p.d)
+	pieces, beside := p.pieces(), tiles // groups with the same piece
 	if p.ring {
 		spec += " ring"
 		pieces /= ringPieces
@@ -116,8 +116,16 @@ type hcTile struct {
 	squares int // -1 if it is in another tile
 }
 
+// tileTokens is the number of tokens of a tile: some times the columns of the unit.
+func (p *hcProduct) tileTokens() int {
+	if p.ring {
+		return ringParts * p.unit.cols
+	}
+	return p.unit.cols
+}
+
 // sumWords is the room for a tile's sums.
-func (w *hcWarps) sumWords() int { return w.p.unit.waves * w.p.unit.cols * mmaHCStride }
+func (w *hcWarps) sumWords() int { return w.p.unit.waves * w.p.tileTokens() * mmaHCStride }
 
 // one is a group that has one tile and a piece.
 func (w *hcWarps) one() {
@@ -133,14 +141,14 @@ func (w *hcWarps) one() {
 	w.sums = w.Shared(ir.F32, w.sumWords())
 	read := w.read()
 	w.readWeights()
-	w.multiply(w.tile, w.Int(0), read)
+	w.multiply(w.tile, w.Int(0), []hcRead{read})
 	w.Barrier()
 	w.addUp(w.tile, w.Int(0), warps)
 }
 
-// token is the lane's token of a tile, and whether there is one.
-func (w *hcWarps) token(tile kernel.V) (token, there kernel.V) {
-	token = w.Add(w.Mul(tile, w.Int(w.p.unit.cols)), w.sub)
+// token is the lane's token of a part of a tile, and whether there is one.
+func (w *hcWarps) token(tile kernel.V, part int) (token, there kernel.V) {
+	token = w.Add(w.Mul(tile, w.Int(w.p.tileTokens())), w.Add(w.sub, w.Int(part*w.p.unit.cols)))
 	return token, w.Cmp(kernel.LT, token, w.tokens)
 }
 
@@ -148,7 +156,7 @@ func (w *hcWarps) token(tile kernel.V) (token, there kernel.V) {
 // have them wait for it.
 func (w *hcWarps) read() hcRead {
 	p, c, stream := w.p, w.p.c, w.streams[0]
-	token, there := w.token(w.tile)
+	token, there := w.token(w.tile, 0)
 	token = w.Select(there, token, w.Sub(w.tokens, w.Int(1)))
 	old := w.in[w.s.olds]
 	if !w.s.withNew {
@@ -238,61 +246,82 @@ func (w *hcWarps) readWeights() {
 
 // place is where the sums of a warp for a token of the tile begin, in the room from at on.
 func (w *hcWarps) place(at, warp, token kernel.V) kernel.V {
-	return w.Add(at, w.Mul(w.Add(w.Mul(warp, w.Int(w.p.unit.cols)), token), w.Int(mmaHCStride)))
+	return w.Add(at, w.Mul(w.Add(w.Mul(warp, w.Int(w.p.tileTokens())), token), w.Int(mmaHCStride)))
 }
 
-// multiply leaves the sums of the warp's streams of a tile in the room from at on.
-func (w *hcWarps) multiply(tile, at kernel.V, read hcRead) {
+// multiply leaves the sums of the warp's streams of a tile, by its parts, in the room from
+// at on. All products come before what is stored: they do not wait for each other.
+func (w *hcWarps) multiply(tile, at kernel.V, read []hcRead) {
 	p, u := w.p, w.p.unit
-	token, there := w.token(tile)
-	streams := w.make(read)
-	if w.s.keep != nil {
-		w.If(w.And(there, w.own), func() {
-			for j, x := range streams {
-				w.s.keep(w.K, w.out, token, w.element, w.streams[j], x)
-			}
-		})
+	streams := make([][]kernel.Vec, len(read))
+	for part, r := range read {
+		streams[part] = w.make(r)
 	}
-	for t := range w.weights[0] {
-		var sum kernel.Vec
-		for j, x := range streams {
-			tile, zero := w.weights[j][t], w.ZeroVec(kernel.F32, target.ResultRun)
-			rows := slices.Clone(tile.hi)
-			if tile.squares >= 0 {
-				rows[tile.squares] = x
-			}
-			add := func(v ...kernel.V) kernel.V { return w.Add(v[0], v[1]) }
-			product := w.MapVec(add, u.multiply(w.K, rows, x, zero), u.multiply(w.K, tile.lo, x, zero))
-			if j > 0 {
-				product = w.MapVec(add, sum, product)
-			}
-			sum = product
+	sums := make([][]kernel.Vec, len(read))
+	for part := range read {
+		for t := range w.weights[0] {
+			sums[part] = append(sums[part], w.product(t, streams[part]))
 		}
-		for e := range target.ResultRun {
-			block, of := t*u.rows+e/2, w.Add(w.Mul(w.group, w.Int(2)), w.Int(e%2))
-			switch {
-			case block < p.rowBlocks():
-				w.sums.Store(w.Add(w.place(at, w.wave, of), w.Add(w.sub, w.Int(block*target.MMACols))), w.At(sum, e))
-			case block == p.rowBlocks():
-				w.If(w.Cmp(kernel.EQ, of, w.sub), func() { w.sums.Store(w.Add(w.place(at, w.wave, of), w.Int(mmaHCSquares)), w.At(sum, e)) })
+	}
+	for part, xs := range streams {
+		token, there := w.token(tile, part)
+		if w.s.keep != nil {
+			w.If(w.And(there, w.own), func() {
+				for j, x := range xs {
+					w.s.keep(w.K, w.out, token, w.element, w.streams[j], x)
+				}
+			})
+		}
+		for t, sum := range sums[part] {
+			for e := range target.ResultRun {
+				block, of := t*u.rows+e/2, w.Add(w.Mul(w.group, w.Int(2)), w.Int(e%2))
+				to := w.place(at, w.wave, w.Add(of, w.Int(part*u.cols)))
+				switch {
+				case block < p.rowBlocks():
+					w.sums.Store(w.Add(to, w.Add(w.sub, w.Int(block*target.MMACols))), w.At(sum, e))
+				case block == p.rowBlocks():
+					w.If(w.Cmp(kernel.EQ, of, w.sub), func() { w.sums.Store(w.Add(to, w.Int(mmaHCSquares)), w.At(sum, e)) })
+				}
 			}
 		}
 	}
 }
 
-// addUp has each warp add up the sums that the warps have of a token of the tile, a lane
-// those of its column.
+// product is a tile of fn's rows times the warp's streams.
+func (w *hcWarps) product(t int, streams []kernel.Vec) kernel.Vec {
+	add := func(v ...kernel.V) kernel.V { return w.Add(v[0], v[1]) }
+	var sum kernel.Vec
+	for j, x := range streams {
+		tile, zero := w.weights[j][t], w.ZeroVec(kernel.F32, target.ResultRun)
+		rows := slices.Clone(tile.hi)
+		if tile.squares >= 0 {
+			rows[tile.squares] = x
+		}
+		product := w.MapVec(add, w.p.unit.multiply(w.K, rows, x, zero), w.p.unit.multiply(w.K, tile.lo, x, zero))
+		if j > 0 {
+			product = w.MapVec(add, sum, product)
+		}
+		sum = product
+	}
+	return sum
+}
+
+// addUp has each warp add up the sums that the warps have of a token of each part of the
+// tile, a lane those of its column.
 func (w *hcWarps) addUp(tile, at kernel.V, warps int) {
 	p := w.p
-	token := w.Add(w.Mul(tile, w.Int(p.unit.cols)), w.wave)
-	w.If(w.Cmp(kernel.LT, token, w.tokens), func() {
-		column := w.Select(w.Cmp(kernel.LT, w.lane, w.Int(p.rowBlocks()*target.MMACols)), w.lane, w.Int(mmaHCSquares))
-		var terms []kernel.V
-		for i := range warps {
-			terms = append(terms, w.sums.Load(w.Add(w.place(at, w.Int(i), w.wave), column)))
-		}
-		w.parts.Store(w.Add(p.partsOf(w.K, token, w.piece), w.lane), sumByPairs(w.K, terms))
-	})
+	for part := range p.tileTokens() / p.unit.cols {
+		own := w.Add(w.wave, w.Int(part*p.unit.cols))
+		token := w.Add(w.Mul(tile, w.Int(p.tileTokens())), own)
+		w.If(w.Cmp(kernel.LT, token, w.tokens), func() {
+			column := w.Select(w.Cmp(kernel.LT, w.lane, w.Int(p.rowBlocks()*target.MMACols)), w.lane, w.Int(mmaHCSquares))
+			var terms []kernel.V
+			for i := range warps {
+				terms = append(terms, w.sums.Load(w.Add(w.place(at, w.Int(i), own), column)))
+			}
+			w.parts.Store(w.Add(p.partsOf(w.K, token, w.piece), w.lane), sumByPairs(w.K, terms))
+		})
+	}
 }
 
 // partRows is the number of rows of sums that a token has.

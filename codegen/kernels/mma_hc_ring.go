@@ -13,6 +13,9 @@ const (
 	// ringPieces is how many pieces a group has, and ringStreams how many streams a warp.
 	ringPieces, ringStreams = 2, 2
 
+	// ringParts is how many times the unit's columns of tokens a tile has.
+	ringParts = 2
+
 	// ringTiles is how many tiles have room: one is multiplied, the others come.
 	ringTiles = 4
 
@@ -28,7 +31,7 @@ const (
 // ringed reports whether groups go through tiles: with the streams of the models, and
 // where the second launch adds up pairs of pieces before anything else.
 func (p *hcProduct) ringed() bool {
-	return p.c == maxMatrixStreams && p.pieces()%(ringPieces*p.unit.waves) == 0 && ceilDiv(p.t, p.unit.cols) >= ringFrom
+	return p.c == maxMatrixStreams && p.pieces()%(ringPieces*p.unit.waves) == 0 && p.t >= ringFrom
 }
 
 // hcRing is the room for the copies.
@@ -42,7 +45,7 @@ type hcRing struct {
 // tiles goes through the group's first tile and those beside tiles further on, at most
 // each.
 func (w *hcWarps) tiles(beside, each kernel.V) {
-	p, cols := w.p, w.p.unit.cols
+	p, tokens := w.p, w.p.tileTokens()
 	pairs := p.c / ringStreams
 	r := &hcRing{hcWarps: w, side: w.UDiv(w.wave, w.Int(pairs))}
 	for j := range ringStreams {
@@ -51,12 +54,12 @@ func (w *hcWarps) tiles(beside, each kernel.V) {
 	w.own = w.Cmp(kernel.EQ, w.Int(0), w.Int(0))
 	w.element = w.Add(w.Mul(w.piece, w.Int(ringRow)), w.Add(w.Mul(r.side, w.Int(mmaHCRun)), w.Mul(w.group, w.Int(matrixRun))))
 
-	sums, rows, factors := 2*w.sumWords()*4, ringTiles*(p.c+1)*cols*ringRow*2, ringTiles*cols*ringFactors*4
-	pool := w.SharedPool(sums + rows + factors)
-	w.sums = pool.As(ir.F32)
-	r.rows, r.factors = pool.At(w.Int(sums)).As(ir.BF16), pool.At(w.Int(sums+rows)).As(ir.F32)
+	rows, factors := ringTiles*(p.c+1)*tokens*ringRow*2, ringTiles*tokens*ringFactors*4
+	pool := w.SharedPool(rows + factors)
+	r.rows, r.factors = pool.As(ir.BF16), pool.At(w.Int(rows)).As(ir.F32)
+	w.sums = w.Shared(ir.F32, 2*w.sumWords())
 
-	end := w.UDiv(w.Add(w.tokens, w.Int(cols-1)), w.Int(cols))
+	end := w.UDiv(w.Add(w.tokens, w.Int(tokens-1)), w.Int(tokens))
 	tile := func(i kernel.V) kernel.V { return w.Add(w.tile, w.Mul(i, beside)) }
 	last := w.Sub(each, w.Int(1)) // a group has this many tiles, or one more
 	count := w.Select(w.Cmp(kernel.LT, tile(last), end), each, last)
@@ -76,7 +79,11 @@ func (w *hcWarps) tiles(beside, each kernel.V) {
 		fetch(w.Add(i, w.Int(ringTiles-1)))
 		before := w.Sub(i, w.Int(1))
 		w.If(w.Cmp(kernel.GE, before, w.Int(0)), func() { addUp(before) })
-		w.multiply(tile(i), room(i), r.read(r.slot(i)))
+		var read []hcRead
+		for part := range ringParts {
+			read = append(read, r.read(r.slot(i), part))
+		}
+		w.multiply(tile(i), room(i), read)
 	})
 	w.Barrier()
 	addUp(w.Sub(count, w.Int(1)))
@@ -87,7 +94,7 @@ func (r *hcRing) slot(i kernel.V) kernel.V { return r.And(i, r.Int(ringTiles-1))
 
 // row is where a token's piece of a stream begins.
 func (r *hcRing) row(slot, stream, token kernel.V) kernel.V {
-	row := r.Add(r.Mul(r.Add(r.Mul(slot, r.Int(r.p.c+1)), stream), r.Int(r.p.unit.cols)), token)
+	row := r.Add(r.Mul(r.Add(r.Mul(slot, r.Int(r.p.c+1)), stream), r.Int(r.p.tileTokens())), token)
 	return r.Mul(row, r.Int(ringRow))
 }
 
@@ -100,50 +107,52 @@ func (r *hcRing) chunk(token, chunk kernel.V) kernel.V {
 
 // factorsOf is where the factors of a token of a tile begin.
 func (r *hcRing) factorsOf(slot, token kernel.V) kernel.V {
-	return r.Mul(r.Add(r.Mul(slot, r.Int(r.p.unit.cols)), token), r.Int(ringFactors))
+	return r.Mul(r.Add(r.Mul(slot, r.Int(r.p.tileTokens())), token), r.Int(ringFactors))
 }
 
-// copy starts the copies of a tile: a warp has the streams of a token.
+// copy starts the copies of a tile: a warp has the streams of a token of each part.
 func (r *hcRing) copy(tile, slot kernel.V) {
-	p, s, cols := r.p, r.s, r.p.unit.cols
+	p, s, tokens := r.p, r.s, r.p.tileTokens()
 	const chunks = ringRow / ringChunk
 	global := func(token kernel.V) kernel.V {
-		return r.Min(r.Add(r.Mul(tile, r.Int(cols)), token), r.Sub(r.tokens, r.Int(1)))
+		return r.Min(r.Add(r.Mul(tile, r.Int(tokens)), token), r.Sub(r.tokens, r.Int(1)))
 	}
 	chunk := r.And(r.lane, r.Int(chunks-1))
 	start := r.Add(r.Mul(r.piece, r.Int(ringRow)), r.Mul(chunk, r.Int(ringChunk)))
 	perWarp := r.T.Wave / chunks // streams that a warp copies at once
-	of := r.Add(r.Mul(global(r.wave), r.Int(p.c*p.d)), start)
-	for i := 0; i < p.c; i += perWarp {
-		stream := r.Add(r.UDiv(r.lane, r.Int(chunks)), r.Int(i))
-		r.rows.CopyAsync(r.Add(r.row(slot, stream, r.wave), r.chunk(r.wave, chunk)), r.in[s.olds], r.Add(of, r.Mul(stream, r.Int(p.d))))
+	for part := range ringParts {
+		token := r.Add(r.wave, r.Int(part*p.unit.cols))
+		of := r.Add(r.Mul(global(token), r.Int(p.c*p.d)), start)
+		for i := 0; i < p.c; i += perWarp {
+			stream := r.Add(r.UDiv(r.lane, r.Int(chunks)), r.Int(i))
+			r.rows.CopyAsync(r.Add(r.row(slot, stream, token), r.chunk(token, chunk)), r.in[s.olds], r.Add(of, r.Mul(stream, r.Int(p.d))))
+		}
 	}
 	if !s.withNew {
 		return
 	}
+	// Each lane copies a chunk of the sublayer's output, some a row of factors.
+	token := r.UDiv(r.Lane(), r.Int(chunks))
+	r.rows.CopyAsync(r.Add(r.row(slot, r.Int(p.c), token), r.chunk(token, chunk)), r.in[0], r.Add(r.Mul(global(token), r.Int(p.d)), start))
 	some := func(first, n int, body func(i kernel.V)) {
 		i := r.Sub(r.Lane(), r.Int(first))
 		r.If(r.And(r.Cmp(kernel.GE, i, r.Int(0)), r.Cmp(kernel.LT, i, r.Int(n))), func() { body(i) })
 	}
-	some(0, cols*chunks, func(i kernel.V) {
-		token := r.UDiv(i, r.Int(chunks))
-		r.rows.CopyAsync(r.Add(r.row(slot, r.Int(p.c), token), r.chunk(token, chunk)), r.in[0], r.Add(r.Mul(global(token), r.Int(p.d)), start))
-	})
-	some(cols*chunks, cols*p.c, func(i kernel.V) {
+	some(0, tokens*p.c, func(i kernel.V) {
 		token, row := r.UDiv(i, r.Int(p.c)), r.Mul(r.URem(i, r.Int(p.c)), r.Int(p.c))
 		r.factors.CopyAsync(r.Add(r.factorsOf(slot, token), r.Add(row, r.Int(p.c))), r.in[3], r.Add(r.Mul(global(token), r.Int(p.c*p.c)), row))
 	})
-	some(cols*chunks+cols*p.c, cols, func(token kernel.V) {
+	some(tokens*p.c, tokens, func(token kernel.V) {
 		r.factors.CopyAsync(r.factorsOf(slot, token), r.in[2], r.Mul(global(token), r.Int(p.c)))
 	})
 }
 
 // read is what a lane needs for its streams, from the copies.
-func (r *hcRing) read(slot kernel.V) hcRead {
-	p := r.p
-	chunk := r.chunk(r.sub, r.Add(r.Mul(r.side, r.Int(lanesPerRow)), r.group))
+func (r *hcRing) read(slot kernel.V, part int) hcRead {
+	p, token := r.p, r.Add(r.sub, r.Int(part*r.p.unit.cols))
+	chunk := r.chunk(token, r.Add(r.Mul(r.side, r.Int(lanesPerRow)), r.group))
 	load := func(stream kernel.V) kernel.Vec {
-		return r.rows.LoadVec(r.Add(r.row(slot, stream, r.sub), chunk), matrixRun)
+		return r.rows.LoadVec(r.Add(r.row(slot, stream, token), chunk), matrixRun)
 	}
 	var read hcRead
 	if !r.s.withNew {
@@ -157,7 +166,7 @@ func (r *hcRing) read(slot kernel.V) hcRead {
 		read.h = append(read.h, load(r.Int(s)))
 	}
 	for _, s := range r.streams {
-		at, factors := r.Add(r.factorsOf(slot, r.sub), s), []kernel.V{}
+		at, factors := r.Add(r.factorsOf(slot, token), s), []kernel.V{}
 		for i := range 1 + p.c {
 			factors = append(factors, r.factors.Load(r.Add(at, r.Int(i*p.c))))
 		}
