@@ -57,8 +57,12 @@ func matchMatrixHCFused(o *ir.Op, t *target.Target) string {
 type hcProduct struct {
 	hcPreShape
 	unit *matrixUnit
-	ring bool // on NVIDIA's units: groups of the first launch go through tiles
-	t    int
+	// On NVIDIA's units: how many times the columns of the unit a group of the first
+	// launch takes at once, and whether it goes through several such tiles.
+	tileParts int
+	ring      bool
+
+	t int
 	// parts is f32 [pieces, tokens, width], or [tokens, pieces, width] for NVIDIA's units:
 	// of each piece the products, and the sum of squares.
 	parts Ref
@@ -66,7 +70,9 @@ type hcProduct struct {
 
 func newHCProduct(l Lowering, s hcPreShape, t int) *hcProduct {
 	p := &hcProduct{hcPreShape: s, unit: unitOf(l.Target()), t: t}
-	p.ring = p.unit.mma != nil && p.ringed()
+	if p.unit.mma != nil {
+		p.plan()
+	}
 	p.parts = l.Scratch(ir.F32, p.partRows()*t*p.width())
 	return p
 }

@@ -58,7 +58,7 @@ type hcRead struct {
 // launchWarps emits the first launch. Operands in are those of the stream, and fn; out
 // are what it keeps.
 func (p *hcProduct) launchWarps(l Lowering, name string, work int64, in []Ref, fn Ref, out []Ref, s warpStream) {
-	tiles, macs, spec := ceilDiv(p.t, p.tileTokens()), p.work(p.t), fmt.Sprintf("c%d d%d", p.c, p.d)
+	tiles, macs, spec := ceilDiv(p.t, p.tileTokens()), p.work(p.t), fmt.Sprintf("c%d d%d parts%d", p.c, p.d, p.tileParts)
 	pieces, beside := p.pieces(), tiles // groups with the same piece
 	if p.ring {
 		spec += " ring"
@@ -117,12 +117,7 @@ type hcTile struct {
 }
 
 // tileTokens is the number of tokens of a tile: some times the columns of the unit.
-func (p *hcProduct) tileTokens() int {
-	if p.ring {
-		return ringParts * p.unit.cols
-	}
-	return p.unit.cols
-}
+func (p *hcProduct) tileTokens() int { return p.tileParts * p.unit.cols }
 
 // sumWords is the room for a tile's sums.
 func (w *hcWarps) sumWords() int { return w.p.unit.waves * w.p.tileTokens() * mmaHCStride }
@@ -139,9 +134,12 @@ func (w *hcWarps) one() {
 	w.streams = []kernel.V{stream}
 	w.element = w.Add(w.Mul(w.piece, w.Int(p.piece())), w.Add(w.Mul(side, w.Int(mmaHCRun)), w.Mul(w.group, w.Int(matrixRun))))
 	w.sums = w.Shared(ir.F32, w.sumWords())
-	read := w.read()
+	var read []hcRead
+	for part := range p.tileParts {
+		read = append(read, w.read(part))
+	}
 	w.readWeights()
-	w.multiply(w.tile, w.Int(0), []hcRead{read})
+	w.multiply(w.tile, w.Int(0), read)
 	w.Barrier()
 	w.addUp(w.tile, w.Int(0), warps)
 }
@@ -154,9 +152,9 @@ func (w *hcWarps) token(tile kernel.V, part int) (token, there kernel.V) {
 
 // read reads for the lane's token, or for the last one: a branch around loads would
 // have them wait for it.
-func (w *hcWarps) read() hcRead {
+func (w *hcWarps) read(part int) hcRead {
 	p, c, stream := w.p, w.p.c, w.streams[0]
-	token, there := w.token(w.tile, 0)
+	token, there := w.token(w.tile, part)
 	token = w.Select(there, token, w.Sub(w.tokens, w.Int(1)))
 	old := w.in[w.s.olds]
 	if !w.s.withNew {
@@ -310,7 +308,7 @@ func (w *hcWarps) product(t int, streams []kernel.Vec) kernel.Vec {
 // tile, a lane those of its column.
 func (w *hcWarps) addUp(tile, at kernel.V, warps int) {
 	p := w.p
-	for part := range p.tileTokens() / p.unit.cols {
+	for part := range p.tileParts {
 		own := w.Add(w.wave, w.Int(part*p.unit.cols))
 		token := w.Add(w.Mul(tile, w.Int(p.tileTokens())), own)
 		w.If(w.Cmp(kernel.LT, token, w.tokens), func() {

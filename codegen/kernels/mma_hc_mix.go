@@ -122,7 +122,7 @@ func (m *hcMix) row(token kernel.V) {
 	factors, terms := m.factors(), m.addends(token, m.Mul(m.wave, m.Int(each)), each, p.unit.waves)
 	n := ceilDiv(p.d, m.T.Lanes*matrixRun) // runs of the lane
 	in, at := make([]kernel.V, n), make([]kernel.V, n)
-	streams, gains := make([][]kernel.Vec, n), make([]kernel.Vec, n)
+	streams := make([][]kernel.Vec, n)
 	for i := range n {
 		at[i] = m.Mul(m.Add(m.Lane(), m.Int(i*m.T.Lanes)), m.Int(matrixRun))
 		in[i] = m.Cmp(kernel.LT, at[i], m.Int(p.d))
@@ -132,14 +132,18 @@ func (m *hcMix) row(token kernel.V) {
 			streams[i] = append(streams[i], m.streams.LoadVec(m.Add(m.Add(first, from), m.Int(s*p.d)), matrixRun))
 		}
 	}
+	// Gains take no registers: each lane copies what it will read.
+	var gain *kernel.Buf
+	if m.gain != nil {
+		gain = m.Shared(ir.BF16, n*m.T.Lanes*matrixRun)
+		for i := range n {
+			gain.CopyAsync(at[i], m.gain, m.Select(in[i], at[i], m.Int(0)))
+		}
+		m.CommitCopies()
+	}
 	sums := m.Shared(ir.F32, m.T.Lanes)
 	sums.Store(m.Lane(), sumByPairs(m.K, terms))
 	m.Barrier()
-	for i := range n { // here they need no registers beside the streams, and wait for nothing
-		if m.gain != nil {
-			gains[i] = m.gain.LoadVec(m.Select(in[i], at[i], m.Int(0)), matrixRun)
-		}
-	}
 	terms = nil
 	for i := range p.unit.waves {
 		terms = append(terms, sums.Load(m.Add(m.lane, m.Int(i*m.T.Wave))))
@@ -178,6 +182,11 @@ func (m *hcMix) row(token kernel.V) {
 			m.If(in[i], func() { m.y.StoreVec(m.Add(m.Mul(token, m.Int(p.d)), at[i]), rowWords(m.K, row)) })
 		}
 		return
+	}
+	m.WaitCopies(0)
+	gains := make([]kernel.Vec, n)
+	for i := range gains {
+		gains[i] = gain.LoadVec(at[i], matrixRun)
 	}
 	r := m.FastRsqrt(m.FMA(m.sumOfLanes(sumByPairs(m.K, squares)), m.Float(1/float64(p.d)), m.Float(m.rmsEps)))
 	for i, row := range rows {

@@ -28,10 +28,16 @@ const (
 	ringFactors = maxMatrixStreams + maxMatrixStreams*maxMatrixStreams
 )
 
-// ringed reports whether groups go through tiles: with the streams of the models, and
-// where the second launch adds up pairs of pieces before anything else.
-func (p *hcProduct) ringed() bool {
-	return p.c == maxMatrixStreams && p.pieces()%(ringPieces*p.unit.waves) == 0 && p.t >= ringFrom
+// plan decides how groups share the tokens: 8 each as long as that gives every processor
+// a group, then 16 at a time as long as they have two groups, and then by going through
+// tiles. That takes the streams of the models, and rows of sums of which the second
+// launch adds up pairs before anything else.
+func (p *hcProduct) plan() {
+	p.tileParts = 1
+	if p.t > ringTwo*p.unit.cols {
+		p.tileParts = ringParts
+		p.ring = p.c == maxMatrixStreams && p.pieces()%(ringPieces*p.unit.waves) == 0 && p.pieces()*ceilDiv(p.t, p.tileTokens()) > ringFrom
+	}
 }
 
 // hcRing is the room for the copies.
@@ -125,7 +131,7 @@ func (r *hcRing) copy(tile, slot kernel.V) {
 		of := r.Add(r.Mul(global(token), r.Int(p.c*p.d)), start)
 		for i := 0; i < p.c; i += perWarp {
 			stream := r.Add(r.UDiv(r.lane, r.Int(chunks)), r.Int(i))
-			r.rows.CopyAsync(r.Add(r.row(slot, stream, token), r.chunk(token, chunk)), r.in[s.olds], r.Add(of, r.Mul(stream, r.Int(p.d))))
+			r.once(r.Add(r.row(slot, stream, token), r.chunk(token, chunk)), r.in[s.olds], r.Add(of, r.Mul(stream, r.Int(p.d))))
 		}
 	}
 	if !s.withNew {
@@ -133,7 +139,7 @@ func (r *hcRing) copy(tile, slot kernel.V) {
 	}
 	// Each lane copies a chunk of the sublayer's output, some a row of factors.
 	token := r.UDiv(r.Lane(), r.Int(chunks))
-	r.rows.CopyAsync(r.Add(r.row(slot, r.Int(p.c), token), r.chunk(token, chunk)), r.in[0], r.Add(r.Mul(global(token), r.Int(p.d)), start))
+	r.once(r.Add(r.row(slot, r.Int(p.c), token), r.chunk(token, chunk)), r.in[0], r.Add(r.Mul(global(token), r.Int(p.d)), start))
 	some := func(first, n int, body func(i kernel.V)) {
 		i := r.Sub(r.Lane(), r.Int(first))
 		r.If(r.And(r.Cmp(kernel.GE, i, r.Int(0)), r.Cmp(kernel.LT, i, r.Int(n))), func() { body(i) })
@@ -145,6 +151,15 @@ func (r *hcRing) copy(tile, slot kernel.V) {
 	some(tokens*p.c, tokens, func(token kernel.V) {
 		r.factors.CopyAsync(r.factorsOf(slot, token), r.in[2], r.Mul(global(token), r.Int(p.c)))
 	})
+}
+
+// once copies what is not read again: the new streams are, and stay in the cache.
+func (r *hcRing) once(to kernel.V, from *kernel.Buf, at kernel.V) {
+	if knobOnce > 0 {
+		r.rows.CopyAsyncOnce(to, from, at)
+		return
+	}
+	r.rows.CopyAsync(to, from, at)
 }
 
 // read is what a lane needs for its streams, from the copies.

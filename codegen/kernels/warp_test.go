@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"slices"
 	"strings"
 	"testing"
 
@@ -204,9 +203,12 @@ func TestWarpRowsAlone(t *testing.T) {
 }
 
 // TestWarpHCAlone: the bits of a token's hyper-connections do not depend on the tokens
-// beside it, which decide how groups of the first launch go through them.
+// beside it, which decide how groups of the first launch go through them: 8 at a time,
+// 16, and 16 of two pieces after the other.
 func TestWarpHCAlone(t *testing.T) {
-	const streams, d, n = 4, 2048, 24
+	const streams, d, n = 4, 1024, 24
+	counts := []int{1, 35, 289}
+	const tokens = 289
 	for _, op := range []string{"hc_pre", "hc_fused", "hc_fused_quant"} {
 		t.Run(op, func(t *testing.T) {
 			def, err := ir.Lookup(op)
@@ -215,38 +217,36 @@ func TestWarpHCAlone(t *testing.T) {
 			}
 			c := &cases{batch: newBatch(t), r: rand.New(rand.NewPCG(7, 3))}
 			shared := []*eval.Tensor{c.f32(1/math.Sqrt(streams*d), n, streams*d), c.f32(1, 3), c.f32(1, n)}
-			attrs := hcAttrs
+			own, attrs := []*eval.Tensor{c.bf16(1, tokens, streams, d)}, hcAttrs
 			if op != "hc_pre" {
 				shared, attrs = append(shared, c.bf16(1, d)), hcFusedAttrs
+				own = []*eval.Tensor{c.bf16(1, tokens, d), own[0], c.f32(1, tokens, streams), c.f32(1, tokens, streams, streams)}
 			}
 			if op == "hc_fused_quant" {
 				attrs = append(ir.A("act_block", 128), attrs...)
 			}
-			const tokens = 75 // more tiles than groups for a piece
-			own := []*eval.Tensor{c.bf16(1, tokens, streams, d)}
-			if op != "hc_pre" {
-				own = []*eval.Tensor{c.bf16(1, tokens, d), own[0], c.f32(1, tokens, streams), c.f32(1, tokens, streams, streams)}
-			}
-			at := []int{0, 9, 63, 64, tokens - 1}
-			c.batch.op(op, attrs, exact, slices.Concat(own, shared)...)
-			for _, i := range at {
-				var one []*eval.Tensor
+			for _, count := range counts { // the last tokens of all
+				var some []*eval.Tensor
 				for _, x := range own {
-					one = append(one, row(t, x, i))
+					last := x.Clone()
+					last.Shape[0], last.F = count, last.F[len(x.F)/tokens*(tokens-count):]
+					some = append(some, last)
 				}
-				c.batch.op(op, attrs, exact, append(one, shared...)...)
+				c.batch.op(op, attrs, exact, append(some, shared...)...)
 			}
 			if recordOnly() {
 				load(t, "sm_90", c.graph())
 				return
 			}
 			out := c.outputs("sm_90")
-			results := len(def.Results)
-			for j, i := range at {
-				for r := range results {
-					want := out[fmt.Sprintf("y%d", (j+1)*results+r)]
-					if d := exact.compare(want, row(t, out[fmt.Sprintf("y%d", r)], i)); d != "" {
-						t.Errorf("%s of token %d: %s", def.Results[r], i, d)
+			result := func(i, r int) *eval.Tensor { return out[fmt.Sprintf("y%d", i*len(def.Results)+r)] }
+			for r, name := range def.Results {
+				whole := result(len(counts)-1, r)
+				for i, count := range counts[:len(counts)-1] {
+					for token := range count {
+						if d := exact.compare(row(t, whole, tokens-count+token), row(t, result(i, r), token)); d != "" {
+							t.Errorf("%s: token %d of %d: %s", name, token, count, d)
+						}
 					}
 				}
 			}

@@ -75,7 +75,7 @@ func warpCall(name string, to operand, args []operand) inst {
 			}
 			return nil
 		}
-	case "llvm.nvvm.cp.async.cg.shared.global.16":
+	case "llvm.nvvm.cp.async.cg.shared.global.16", "cp.async.cg.shared.global.L2::cache_hint":
 		return func(w *warp, active uint32) error {
 			for lane := range lanesOf(active) {
 				if err := w.copy(lane, args[0].get(w, lane, 0), args[1].get(w, lane, 0)); err != nil {
