@@ -3,7 +3,6 @@ package kernel
 import (
 	"github.com/kiln-project/kiln/codegen/target"
 	tir "github.com/kiln-project/kiln/ir"
-	"github.com/llir/llvm/ir"
 	"github.com/llir/llvm/ir/constant"
 	"github.com/llir/llvm/ir/enum"
 	"github.com/llir/llvm/ir/types"
@@ -50,46 +49,15 @@ func (k *K) nvidia(what string) bool {
 // for the group that it is of; other lanes see it behind a barrier after that. NVIDIA
 // only.
 func (b *Buf) CopyAsync(i V, from *Buf, j V) {
-	if b.copies(from) {
-		b.k.intrinsic("llvm.nvvm.cp.async.cg.shared.global.16", types.Void, b.vecAddress(i, types.I8), from.vecAddress(j, types.I8))
-	}
-}
-
-// CopyAsyncOnce is CopyAsync of what is not read again: the L2 cache gives it up before
-// other lines.
-func (b *Buf) CopyAsyncOnce(i V, from *Buf, j V) {
-	k := b.k
-	if !b.copies(from) {
-		return
-	}
-	number := func(p value.Value) value.Value { return k.b.NewPtrToInt(p, types.I64) }
-	policy := k.assembly(types.I64, "createpolicy.fractional.L2::evict_first.b64 $0, 1.0;", "=l", false)
-	to := k.b.NewPtrToInt(b.vecAddress(i, types.I8), types.I32)
-	k.assembly(types.Void, "cp.async.cg.shared.global.L2::cache_hint [$0], [$1], 16, $2;", "r,l,l,~{memory}", true, to, number(from.vecAddress(j, types.I8)), policy)
-}
-
-// copies reports whether b can take copies from another buffer.
-func (b *Buf) copies(from *Buf) bool {
 	k := b.k
 	if !k.nvidia("copy to shared memory") {
-		return false
+		return
 	}
 	if b.as != k.T.Shared || from.as != k.T.Global {
 		k.fail("a copy of address space %d to %d", from.as, b.as)
-		return false
+		return
 	}
-	return true
-}
-
-// assembly is an instruction that LLVM has no intrinsic for.
-func (k *K) assembly(t types.Type, text, constraint string, effects bool, args ...value.Value) value.Value {
-	params := make([]types.Type, len(args))
-	for i, a := range args {
-		params[i] = a.Type()
-	}
-	asm := ir.NewInlineAsm(types.NewPointer(types.NewFunc(t, params...)), text, constraint)
-	asm.SideEffect = effects
-	return k.b.NewCall(asm, args...)
+	k.intrinsic("llvm.nvvm.cp.async.cg.shared.global.16", types.Void, b.vecAddress(i, types.I8), from.vecAddress(j, types.I8))
 }
 
 // CommitCopies makes a group of the copies that this lane has started since the last

@@ -2,7 +2,6 @@ package kernel
 
 import (
 	"github.com/kiln-project/kiln/codegen/target"
-	"github.com/llir/llvm/ir/constant"
 	"github.com/llir/llvm/ir/types"
 	"github.com/llir/llvm/ir/value"
 )
@@ -27,15 +26,6 @@ func (k *K) WarpMMA(m *target.MMA, a, b, c Vec) Vec {
 	}
 	out := k.intrinsic(m.Intrinsic, types.NewStruct(types.Float, types.Float, types.Float, types.Float), args...)
 	return k.fields(out, F32)
-}
-
-// WarpSync waits for the lanes of the warp, which must all get here. Loads that were
-// emitted before it have been started: NVIDIA's compiler would delay some to save
-// registers, and so wait for memory several times. NVIDIA only.
-func (k *K) WarpSync() {
-	if k.nvidia("wait for a warp") {
-		k.intrinsic("llvm.nvvm.bar.warp.sync", types.Void, constant.NewInt(types.I32, -1))
-	}
 }
 
 // mulBF16 multiplies two bf16 numbers of a word with two others.

@@ -57,12 +57,8 @@ func matchMatrixHCFused(o *ir.Op, t *target.Target) string {
 type hcProduct struct {
 	hcPreShape
 	unit *matrixUnit
-	// On NVIDIA's units: how many times the columns of the unit a group of the first
-	// launch takes at once, and whether it goes through several such tiles.
-	tileParts int
-	ring      bool
-
-	t int
+	ring bool // on NVIDIA's units: groups of the first launch go through tiles of tokens
+	t    int
 	// parts is f32 [pieces, tokens, width], or [tokens, pieces, width] for NVIDIA's units:
 	// of each piece the products, and the sum of squares.
 	parts Ref
@@ -70,9 +66,7 @@ type hcProduct struct {
 
 func newHCProduct(l Lowering, s hcPreShape, t int) *hcProduct {
 	p := &hcProduct{hcPreShape: s, unit: unitOf(l.Target()), t: t}
-	if p.unit.mma != nil {
-		p.plan()
-	}
+	p.ring = p.unit.mma != nil && p.ringed()
 	p.parts = l.Scratch(ir.F32, p.partRows()*t*p.width())
 	return p
 }
@@ -269,9 +263,6 @@ func lowerMatrixHCPre(l Lowering, o *ir.Op) error {
 			m := &hcMix{K: k, p: p, tokens: ints[0], each: ints[1], between: ints[2], parts: b[0], streams: b[1], scale: b[2], base: b[3], y: b[4], post: b[5], comb: b[6]}
 			m.run()
 		}
-		if knobOnly == 1 {
-			return nil
-		}
 		l.Launch(mix)
 		return nil
 	}
@@ -335,9 +326,6 @@ func lowerMatrixHCFused(l Lowering, o *ir.Op) error {
 				m.codes = b[8]
 			}
 			m.run()
-		}
-		if knobOnly == 1 {
-			return nil
 		}
 		l.Launch(mix)
 		return nil

@@ -58,23 +58,17 @@ type hcRead struct {
 // launchWarps emits the first launch. Operands in are those of the stream, and fn; out
 // are what it keeps.
 func (p *hcProduct) launchWarps(l Lowering, name string, work int64, in []Ref, fn Ref, out []Ref, s warpStream) {
-	tiles, macs, spec := ceilDiv(p.t, p.tileTokens()), p.work(p.t), fmt.Sprintf("c%d d%d parts%d", p.c, p.d, p.tileParts)
+	tiles, macs, spec := ceilDiv(p.t, p.tileTokens()), p.work(p.t), fmt.Sprintf("c%d d%d", p.c, p.d)
 	pieces, beside := p.pieces(), tiles // groups with the same piece
 	if p.ring {
 		spec += " ring"
 		pieces /= ringPieces
-		beside = min(tiles, max(1, mmaHCGroups/pieces))
-	}
-	if knobOnly == 2 {
-		return
+		beside = min(tiles, max(1, ringGroups/pieces))
 	}
 	l.Launch(Launch{
 		Name: name, Spec: spec, Grid: pieces * beside, Work: work + macs, Flops: 2 * macs,
 		In: append(append([]Ref{}, in...), fn), Out: append(append([]Ref{}, out...), p.parts), Ints: []int{p.t, beside, ceilDiv(tiles, beside)},
 		Body: func(k *kernel.K, b []*kernel.Buf, ints []kernel.V) {
-			if knobRes1 > 0 && p.ring {
-				k.Resident(knobRes1)
-			}
 			w := &hcWarps{K: k, p: p, s: s, in: b[:len(in)], fn: b[len(in)], out: b[len(in)+1 : len(b)-1], parts: b[len(b)-1], tokens: ints[0]}
 			w.lane, w.wave = k.WaveLane(), k.Wave()
 			w.sub, w.group = p.unit.place(k, w.lane)
@@ -116,8 +110,16 @@ type hcTile struct {
 	squares int // -1 if it is in another tile
 }
 
-// tileTokens is the number of tokens of a tile: some times the columns of the unit.
-func (p *hcProduct) tileTokens() int { return p.tileParts * p.unit.cols }
+// tileParts is how many times the columns of the unit a tile has, and tileTokens how many
+// tokens.
+func (p *hcProduct) tileParts() int {
+	if p.ring {
+		return ringParts
+	}
+	return 1
+}
+
+func (p *hcProduct) tileTokens() int { return p.tileParts() * p.unit.cols }
 
 // sumWords is the room for a tile's sums.
 func (w *hcWarps) sumWords() int { return w.p.unit.waves * w.p.tileTokens() * mmaHCStride }
@@ -134,12 +136,9 @@ func (w *hcWarps) one() {
 	w.streams = []kernel.V{stream}
 	w.element = w.Add(w.Mul(w.piece, w.Int(p.piece())), w.Add(w.Mul(side, w.Int(mmaHCRun)), w.Mul(w.group, w.Int(matrixRun))))
 	w.sums = w.Shared(ir.F32, w.sumWords())
-	var read []hcRead
-	for part := range p.tileParts {
-		read = append(read, w.read(part))
-	}
+	read := w.read()
 	w.readWeights()
-	w.multiply(w.tile, w.Int(0), read)
+	w.multiply(w.tile, w.Int(0), []hcRead{read})
 	w.Barrier()
 	w.addUp(w.tile, w.Int(0), warps)
 }
@@ -152,9 +151,9 @@ func (w *hcWarps) token(tile kernel.V, part int) (token, there kernel.V) {
 
 // read reads for the lane's token, or for the last one: a branch around loads would
 // have them wait for it.
-func (w *hcWarps) read(part int) hcRead {
+func (w *hcWarps) read() hcRead {
 	p, c, stream := w.p, w.p.c, w.streams[0]
-	token, there := w.token(w.tile, part)
+	token, there := w.token(w.tile, 0)
 	token = w.Select(there, token, w.Sub(w.tokens, w.Int(1)))
 	old := w.in[w.s.olds]
 	if !w.s.withNew {
@@ -222,9 +221,6 @@ func (w *hcWarps) readWeights() {
 			rows[j] = append(rows[j], w.Join(w.fn.LoadVec(at, 4), w.fn.LoadVec(w.Add(at, w.Int(4)), 4)))
 		}
 	}
-	if knobSync > 0 {
-		w.WarpSync()
-	}
 	w.weights = make([][]hcTile, len(w.streams))
 	for j := range w.weights {
 		for t := range tiles {
@@ -248,12 +244,27 @@ func (w *hcWarps) place(at, warp, token kernel.V) kernel.V {
 }
 
 // multiply leaves the sums of the warp's streams of a tile, by its parts, in the room from
-// at on. All products come before what is stored: they do not wait for each other.
+// at on.
 func (w *hcWarps) multiply(tile, at kernel.V, read []hcRead) {
 	p, u := w.p, w.p.unit
 	streams := make([][]kernel.Vec, len(read))
 	for part, r := range read {
 		streams[part] = w.make(r)
+	}
+	keep := func() {
+		for part, xs := range streams {
+			token, there := w.token(tile, part)
+			w.If(w.And(there, w.own), func() {
+				for j, x := range xs {
+					w.s.keep(w.K, w.out, token, w.element, w.streams[j], x)
+				}
+			})
+		}
+	}
+	// The products of several parts do not wait for each other; a branch between what they
+	// are made of would have them.
+	if w.s.keep != nil && len(read) == 1 {
+		keep()
 	}
 	sums := make([][]kernel.Vec, len(read))
 	for part := range read {
@@ -261,15 +272,10 @@ func (w *hcWarps) multiply(tile, at kernel.V, read []hcRead) {
 			sums[part] = append(sums[part], w.product(t, streams[part]))
 		}
 	}
-	for part, xs := range streams {
-		token, there := w.token(tile, part)
-		if w.s.keep != nil {
-			w.If(w.And(there, w.own), func() {
-				for j, x := range xs {
-					w.s.keep(w.K, w.out, token, w.element, w.streams[j], x)
-				}
-			})
-		}
+	if w.s.keep != nil && len(read) > 1 {
+		keep()
+	}
+	for part := range read {
 		for t, sum := range sums[part] {
 			for e := range target.ResultRun {
 				block, of := t*u.rows+e/2, w.Add(w.Mul(w.group, w.Int(2)), w.Int(e%2))
@@ -308,7 +314,7 @@ func (w *hcWarps) product(t int, streams []kernel.Vec) kernel.Vec {
 // tile, a lane those of its column.
 func (w *hcWarps) addUp(tile, at kernel.V, warps int) {
 	p := w.p
-	for part := range p.tileParts {
+	for part := range p.tileParts() {
 		own := w.Add(w.wave, w.Int(part*p.unit.cols))
 		token := w.Add(w.Mul(tile, w.Int(p.tileTokens())), own)
 		w.If(w.Cmp(kernel.LT, token, w.tokens), func() {

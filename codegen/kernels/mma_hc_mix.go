@@ -37,9 +37,6 @@ type hcMix struct {
 // mixEach is the number of tokens whose weights between streams a group makes. Warps
 // that share a processor's quarter would wait for each other.
 func (p *hcProduct) mixEach() int {
-	if n := knob("EACH", 0); n > 0 {
-		return n
-	}
 	if p.t <= 128 {
 		return 1
 	}
@@ -62,17 +59,15 @@ func (p *hcProduct) mixSpec() string {
 func (p *hcProduct) mixInts() []int { return []int{p.t, p.mixEach(), ceilDiv(p.t, p.mixEach())} }
 
 func (m *hcMix) run() {
-	if knobRes2 > 0 && m.p.ring {
-		m.Resident(knobRes2)
+	if m.gainsLate() {
+		m.Resident(3)
 	}
 	m.lane, m.wave = m.WaveLane(), m.Wave()
 	row := m.Sub(m.Group(), m.between)
 	m.If(m.Cmp(kernel.LT, row, m.Int(0)), func() {
 		token := m.Add(m.Mul(m.Group(), m.each), m.wave)
 		m.If(m.And(m.Cmp(kernel.LT, m.wave, m.each), m.Cmp(kernel.LT, token, m.tokens)), func() {
-			if knobNoSink == 0 {
-				m.weights(token)
-			}
+			m.weights(token)
 		})
 	})
 	// The last tokens first: their streams are in the cache yet.
@@ -115,6 +110,10 @@ func (m *hcMix) sigmoid(x kernel.V) kernel.V {
 	return m.Rcp(m.Add(m.Float(1), m.Exp2(m.Mul(x, m.Float(-math.Log2E)))))
 }
 
+// gainsLate is whether a row waits for its gains, so that three groups instead of two
+// have the registers for theirs: of many tokens, and wide rows.
+func (m *hcMix) gainsLate() bool { return m.p.ring && m.p.d > 2*m.T.Lanes*matrixRun }
+
 // row gathers the streams of a token, and norms and rounds what comes of it.
 func (m *hcMix) row(token kernel.V) {
 	p := m.p
@@ -132,18 +131,23 @@ func (m *hcMix) row(token kernel.V) {
 			streams[i] = append(streams[i], m.streams.LoadVec(m.Add(m.Add(first, from), m.Int(s*p.d)), matrixRun))
 		}
 	}
-	// Gains take no registers: each lane copies what it will read.
-	var gain *kernel.Buf
-	if m.gain != nil {
-		gain = m.Shared(ir.BF16, n*m.T.Lanes*matrixRun)
+	gains := make([]kernel.Vec, n)
+	readGains := func() {
 		for i := range n {
-			gain.CopyAsync(at[i], m.gain, m.Select(in[i], at[i], m.Int(0)))
+			if m.gain != nil {
+				gains[i] = m.gain.LoadVec(m.Select(in[i], at[i], m.Int(0)), matrixRun)
+			}
 		}
-		m.CommitCopies()
+	}
+	if !m.gainsLate() {
+		readGains()
 	}
 	sums := m.Shared(ir.F32, m.T.Lanes)
 	sums.Store(m.Lane(), sumByPairs(m.K, terms))
 	m.Barrier()
+	if m.gainsLate() {
+		readGains()
+	}
 	terms = nil
 	for i := range p.unit.waves {
 		terms = append(terms, sums.Load(m.Add(m.lane, m.Int(i*m.T.Wave))))
@@ -182,11 +186,6 @@ func (m *hcMix) row(token kernel.V) {
 			m.If(in[i], func() { m.y.StoreVec(m.Add(m.Mul(token, m.Int(p.d)), at[i]), rowWords(m.K, row)) })
 		}
 		return
-	}
-	m.WaitCopies(0)
-	gains := make([]kernel.Vec, n)
-	for i := range gains {
-		gains[i] = gain.LoadVec(at[i], matrixRun)
 	}
 	r := m.FastRsqrt(m.FMA(m.sumOfLanes(sumByPairs(m.K, squares)), m.Float(1/float64(p.d)), m.Float(m.rmsEps)))
 	for i, row := range rows {

@@ -10,6 +10,10 @@ import (
 // need, so that it is read once.
 
 const (
+	// ringFrom is how many groups there may be without a ring: about four for each of an
+	// H200's processors. With one there are about as many as processors, ringGroups.
+	ringFrom, ringGroups = 512, 132
+
 	// ringPieces is how many pieces a group has, and ringStreams how many streams a warp.
 	ringPieces, ringStreams = 2, 2
 
@@ -28,16 +32,11 @@ const (
 	ringFactors = maxMatrixStreams + maxMatrixStreams*maxMatrixStreams
 )
 
-// plan decides how groups share the tokens: 8 each as long as that gives every processor
-// a group, then 16 at a time as long as they have two groups, and then by going through
-// tiles. That takes the streams of the models, and rows of sums of which the second
-// launch adds up pairs before anything else.
-func (p *hcProduct) plan() {
-	p.tileParts = 1
-	if p.t > ringTwo*p.unit.cols {
-		p.tileParts = ringParts
-		p.ring = p.c == maxMatrixStreams && p.pieces()%(ringPieces*p.unit.waves) == 0 && p.pieces()*ceilDiv(p.t, p.tileTokens()) > ringFrom
-	}
+// ringed reports whether groups go through tiles: more than all processors have at a time
+// when each takes one. It takes the streams of the models, and rows of sums of which the
+// second launch adds up pairs before anything else.
+func (p *hcProduct) ringed() bool {
+	return p.c == maxMatrixStreams && p.pieces()%(ringPieces*p.unit.waves) == 0 && p.pieces()*ceilDiv(p.t, p.unit.cols) > ringFrom
 }
 
 // hcRing is the room for the copies.
@@ -131,7 +130,7 @@ func (r *hcRing) copy(tile, slot kernel.V) {
 		of := r.Add(r.Mul(global(token), r.Int(p.c*p.d)), start)
 		for i := 0; i < p.c; i += perWarp {
 			stream := r.Add(r.UDiv(r.lane, r.Int(chunks)), r.Int(i))
-			r.once(r.Add(r.row(slot, stream, token), r.chunk(token, chunk)), r.in[s.olds], r.Add(of, r.Mul(stream, r.Int(p.d))))
+			r.rows.CopyAsync(r.Add(r.row(slot, stream, token), r.chunk(token, chunk)), r.in[s.olds], r.Add(of, r.Mul(stream, r.Int(p.d))))
 		}
 	}
 	if !s.withNew {
@@ -139,7 +138,7 @@ func (r *hcRing) copy(tile, slot kernel.V) {
 	}
 	// Each lane copies a chunk of the sublayer's output, some a row of factors.
 	token := r.UDiv(r.Lane(), r.Int(chunks))
-	r.once(r.Add(r.row(slot, r.Int(p.c), token), r.chunk(token, chunk)), r.in[0], r.Add(r.Mul(global(token), r.Int(p.d)), start))
+	r.rows.CopyAsync(r.Add(r.row(slot, r.Int(p.c), token), r.chunk(token, chunk)), r.in[0], r.Add(r.Mul(global(token), r.Int(p.d)), start))
 	some := func(first, n int, body func(i kernel.V)) {
 		i := r.Sub(r.Lane(), r.Int(first))
 		r.If(r.And(r.Cmp(kernel.GE, i, r.Int(0)), r.Cmp(kernel.LT, i, r.Int(n))), func() { body(i) })
@@ -151,15 +150,6 @@ func (r *hcRing) copy(tile, slot kernel.V) {
 	some(tokens*p.c, tokens, func(token kernel.V) {
 		r.factors.CopyAsync(r.factorsOf(slot, token), r.in[2], r.Mul(global(token), r.Int(p.c)))
 	})
-}
-
-// once copies what is not read again: the new streams are, and stay in the cache.
-func (r *hcRing) once(to kernel.V, from *kernel.Buf, at kernel.V) {
-	if knobOnce > 0 {
-		r.rows.CopyAsyncOnce(to, from, at)
-		return
-	}
-	r.rows.CopyAsync(to, from, at)
 }
 
 // read is what a lane needs for its streams, from the copies.

@@ -24,9 +24,6 @@ const minSinkhornEps, maxSinkhornEps = 1e-8, 0.1
 func (m *hcMix) weights(token kernel.V) {
 	c := m.p.c
 	factors, terms := m.factors(), m.addends(token, m.Int(0), m.p.partRows(), 1)
-	if knobSync > 0 {
-		m.WarpSync()
-	}
 	mix := m.mix(sumByPairs(m.K, terms), factors)
 	post := m.Sub(m.lane, m.Int(c))
 	m.If(m.And(m.Cmp(kernel.GE, post, m.Int(0)), m.Cmp(kernel.LT, post, m.Int(c))), func() {

@@ -203,8 +203,8 @@ func TestWarpRowsAlone(t *testing.T) {
 }
 
 // TestWarpHCAlone: the bits of a token's hyper-connections do not depend on the tokens
-// beside it, which decide how groups of the first launch go through them: 8 at a time,
-// 16, and 16 of two pieces after the other.
+// beside it, which decide how groups of the first launch go through them: 8 of a piece,
+// or 16 of two pieces after the other.
 func TestWarpHCAlone(t *testing.T) {
 	const streams, d, n = 4, 1024, 24
 	counts := []int{1, 35, 289}

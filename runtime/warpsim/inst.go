@@ -501,8 +501,6 @@ var functions = map[string]func(t *typ, x []uint64) uint64{
 	"llvm.nvvm.rsqrt.approx.ftz": func(t *typ, x []uint64) uint64 {
 		return flushed(t, 1/math.Sqrt(toFloat(t, flushed(t, toFloat(t, x[0])))))
 	},
-	// How long the L2 cache keeps lines changes no result.
-	"createpolicy.fractional.L2::evict_first.b64": func(_ *typ, _ []uint64) uint64 { return 0 },
 	"llvm.nvvm.prmt": func(_ *typ, x []uint64) uint64 { return permute(uint32(x[0]), uint32(x[1]), uint32(x[2])) },
 }
 
@@ -534,31 +532,13 @@ func permute(a, b, selector uint32) uint64 {
 	return out
 }
 
-// callee is the name of an intrinsic, or the instruction of assembly.
-func (c *cursor) callee() (string, error) {
-	if !c.take("asm ") {
-		c.take("@")
-		return c.word(), nil
-	}
-	c.take("sideeffect ")
-	text, rest, ok := strings.Cut(strings.TrimPrefix(c.s, "\""), "\"(")
-	if !ok {
-		return "", fmt.Errorf("assembly at %q", c.s)
-	}
-	c.s = "(" + rest
-	name, _, _ := strings.Cut(text, " ")
-	return name, nil
-}
-
 // call reads a call of an intrinsic.
 func (f *parser) call(to operand, c *cursor) (inst, error) {
 	if _, err := c.typ(); err != nil {
 		return nil, err
 	}
-	name, err := c.callee()
-	if err != nil {
-		return nil, err
-	}
+	c.take("@")
+	name := c.word()
 	c.take("(")
 	var args []operand
 	for !c.take(")") {

@@ -31,8 +31,6 @@ func warpCall(name string, to operand, args []operand) inst {
 			}
 			return errBarrier
 		}
-	case "llvm.nvvm.bar.warp.sync":
-		return func(_ *warp, active uint32) error { return all("wait for a warp", active) }
 	case "llvm.nvvm.shfl.sync.idx.i32":
 		return func(w *warp, active uint32) error {
 			if err := all("shuffle", active); err != nil {
@@ -75,7 +73,7 @@ func warpCall(name string, to operand, args []operand) inst {
 			}
 			return nil
 		}
-	case "llvm.nvvm.cp.async.cg.shared.global.16", "cp.async.cg.shared.global.L2::cache_hint":
+	case "llvm.nvvm.cp.async.cg.shared.global.16":
 		return func(w *warp, active uint32) error {
 			for lane := range lanesOf(active) {
 				if err := w.copy(lane, args[0].get(w, lane, 0), args[1].get(w, lane, 0)); err != nil {
