@@ -13,7 +13,6 @@ func init() {
 		&Form{Name: "hc_pre_mfma", Op: "hc_pre", Match: onMFMA(matchMatrixHC(0, 1)), Lower: lowerMatrixHCPre, Liberty: "two-bf16-weights"},
 		&Form{Name: "hc_pre_mma", Op: "hc_pre", Match: onMMA(matchMatrixHC(0, 1)), Lower: lowerMatrixHCPre, Liberty: "two-bf16-weights"},
 		&Form{Name: "hc_pre", Op: "hc_pre", Match: matchStreams, Lower: lowerHCPre},
-		&Form{Name: "hc_post_mma", Op: "hc_post", Match: onMMA(matchWarpHCPost), Lower: lowerWarpHCPost},
 		&Form{Name: "hc_post", Op: "hc_post", Match: func(o *ir.Op, _ *target.Target) string { return fewStreams(dims(o.Args[1])[1]) }, Lower: lowerHCPost},
 		&Form{Name: "hc_head", Op: "hc_head", Match: matchStreams, Lower: lowerHCHead},
 	)

@@ -17,7 +17,7 @@ import (
 // warpOps are the ops with forms for NVIDIA's matrix units.
 var warpOps = []string{
 	"linear", "linear2", "linear3", "linear4", "grouped_linear", "block_linear", "split_linear", "expert", "moe_experts", "moe_experts_add", "gate", "hash_gate",
-	"hc_pre", "hc_post", "hc_fused", "hc_fused_quant", "sparse_attention", "indexer_scores",
+	"hc_pre", "hc_fused", "hc_fused_quant", "sparse_attention", "indexer_scores",
 }
 
 // warpTiles are row counts with all sizes of tiles.
@@ -133,8 +133,6 @@ func (c *cases) wide(m int) {
 			x := c.bf16(1, m, k)
 			c.add(ir.A("act_block", 128), x, c.w8(n, k))
 			c.add(ir.A("act_block", 128), x, c.w4(n, k))
-		case "hc_post":
-			c.add(nil, c.bf16(1, m, k), c.bf16(1, m, 4, k), c.f32(1, m, 4), c.f32(1, m, 4, 4))
 		case "hc_pre", "hc_fused", "hc_fused_quant":
 			if m <= 65 {
 				c.hcTokens(4, k, m)
