@@ -25,7 +25,7 @@ var (
 // for, and the limits of results: of streams, of y, of y's norm, of f32 numbers, and of
 // the quantised norm.
 func twoWeights(limits ...Limit) []Liberty {
-	return []Liberty{{Name: "two-bf16-weights", Doc: "fn is multiplied as the sum of two bf16 numbers, within 2^-16 of it; Sinkhorn steps multiply with reciprocals", Limits: limits}}
+	return []Liberty{{Name: "two-bf16-weights", Doc: "fn is multiplied as the sum of two bf16 numbers, within 2^-16 of it; sigmoids, the softmax, Sinkhorn steps and roots are made of the chip's own exponentials and reciprocals", Limits: limits}}
 }
 
 var (

@@ -33,6 +33,9 @@ func matchMatrixHC(streams, fn int) func(o *ir.Op, t *target.Target) string {
 		if piece := p.piece(); h[2]%piece != 0 {
 			return fmt.Sprintf("%d elements are no multiple of %d", h[2], piece)
 		}
+		if eps := o.Float("eps"); p.unit.mma != nil && (eps < minSinkhornEps || eps > maxSinkhornEps) {
+			return fmt.Sprintf("eps %g is not within %g and %g", eps, minSinkhornEps, maxSinkhornEps)
+		}
 		return ""
 	}
 }
@@ -41,20 +44,30 @@ func matchMatrixHCFused(o *ir.Op, t *target.Target) string {
 	if why := matchHCFused(o, t); why != "" {
 		return why
 	}
-	return matchMatrixHC(1, 4)(o, t)
+	if why := matchMatrixHC(1, 4)(o, t); why != "" || len(o.Results) == 4 || unitOf(t).mma == nil {
+		return why
+	}
+	if d, block := dims(o.Args[1])[2], o.Int("act_block"); block != mixBlock || d%block != 0 {
+		return fmt.Sprintf("codes of %d elements in blocks of %d, want blocks of %d", d, block, mixBlock)
+	}
+	return ""
 }
 
 // hcProduct is the product of streams with the rows of fn.
 type hcProduct struct {
 	hcPreShape
-	unit  *matrixUnit
-	t     int
-	parts Ref // f32 [pieces, tokens, width]: of each piece the products, and the sum of squares
+	unit *matrixUnit
+	ring bool // on NVIDIA's units: groups of the first launch go through tiles of tokens
+	t    int
+	// parts is f32 [pieces, tokens, width], or [tokens, pieces, width] for NVIDIA's units:
+	// of each piece the products, and the sum of squares.
+	parts Ref
 }
 
 func newHCProduct(l Lowering, s hcPreShape, t int) *hcProduct {
 	p := &hcProduct{hcPreShape: s, unit: unitOf(l.Target()), t: t}
-	p.parts = l.Scratch(ir.F32, p.pieces()*t*p.width())
+	p.ring = p.unit.mma != nil && p.ringed()
+	p.parts = l.Scratch(ir.F32, p.partRows()*t*p.width())
 	return p
 }
 
@@ -70,25 +83,25 @@ func (p *hcProduct) piece() int {
 
 // squares is the column of the sum of squares, and width the number of columns.
 func (p *hcProduct) squares() int { return ceilDiv(p.mixes(), target.ResultRun) * target.ResultRun }
-func (p *hcProduct) width() int   { return p.squares() + target.ResultRun }
+
+func (p *hcProduct) width() int {
+	if p.unit.mma != nil {
+		return mmaHCWidth
+	}
+	return p.squares() + target.ResultRun
+}
 
 // fnTiles is the number of times 16 rows of fn.
 func (p *hcProduct) fnTiles() int { return ceilDiv(p.mixes(), target.MatrixTile) }
 
 // launch emits the first launch. Operands in are those of streams, and fn; out are
 // what streams stores.
-func (p *hcProduct) launch(l Lowering, name string, work int64, in []Ref, fn Ref, out []Ref, streams hcStreams, stream streamOfWarp) {
+func (p *hcProduct) launch(l Lowering, name string, work int64, in []Ref, fn Ref, out []Ref, streams hcStreams) {
 	macs := p.work(p.t)
 	l.Launch(Launch{
 		Name: name, Spec: fmt.Sprintf("c%d d%d", p.c, p.d), Grid: p.pieces() * ceilDiv(p.t, p.unit.cols), Work: work + macs, Flops: 2 * macs,
 		In: append(append([]Ref{}, in...), fn), Out: append(append([]Ref{}, out...), p.parts), Ints: []int{p.t},
 		Body: func(k *kernel.K, b []*kernel.Buf, ints []kernel.V) {
-			if p.unit.mma != nil {
-				p.warpBody(k, b[len(in)], b[len(b)-1], ints[0], func(row, element, of, own kernel.V) kernel.Vec {
-					return stream(k, b[:len(in)], b[len(in)+1:len(b)-1], row, element, of, own)
-				})
-				return
-			}
 			p.body(k, b[len(in)], b[len(b)-1], ints[0], func(row, element, own kernel.V) []kernel.Vec {
 				return streams(k, b[:len(in)], b[len(in)+1:len(b)-1], row, element, own)
 			})
@@ -237,22 +250,31 @@ func (p *hcProduct) mixesOf(k *kernel.K, parts *kernel.Buf, token, tokens kernel
 func lowerMatrixHCPre(l Lowering, o *ir.Op) error {
 	s, t := hcPreShapeOf(o, o.Args[0]), dims(o.Args[0])[0]
 	p := newHCProduct(l, s, t)
-	h := l.Buf(o.Args[0])
-	p.launch(l, "matrix_hc", 0, []Ref{h}, l.Buf(o.Args[1]), nil, func(k *kernel.K, in, _ []*kernel.Buf, token, element, _ kernel.V) []kernel.Vec {
-		return p.read(k, in[0], token, element)
-	}, func(k *kernel.K, in, _ []*kernel.Buf, token, element, stream, _ kernel.V) kernel.Vec {
-		return in[0].LoadVec(k.Add(k.Mul(k.Add(k.Mul(token, k.Int(p.c)), stream), k.Int(p.d)), element), matrixRun)
-	})
-	l.Launch(Launch{
+	h, fn := l.Buf(o.Args[0]), l.Buf(o.Args[1])
+	mix := Launch{
 		Name: "hc_mix", Spec: s.spec(), Grid: t, Work: int64(t * s.c * s.d),
 		In:  []Ref{p.parts, h, l.Buf(o.Args[2]), l.Buf(o.Args[3])},
 		Out: []Ref{l.Buf(o.Results[0]), l.Buf(o.Results[1]), l.Buf(o.Results[2])}, Ints: []int{t},
-		Body: func(k *kernel.K, b []*kernel.Buf, ints []kernel.V) {
-			at := func(i, n int) *kernel.Buf { return b[i].At(k.Mul(k.Group(), k.Int(n))) }
-			m := p.mixesOf(k, b[0], k.Group(), ints[0])
-			s.mix(k, m, reciprocally(k), at(1, s.c*s.d), b[2], b[3], at(4, s.d), at(5, s.c), at(6, s.c*s.c))
-		},
+	}
+	if p.unit.mma != nil {
+		p.launchWarps(l, "matrix_hc", 0, []Ref{h}, fn, nil, warpStream{})
+		mix.Spec, mix.Grid, mix.Ints = mix.Spec+p.mixSpec(), p.mixGrid(), p.mixInts()
+		mix.Body = func(k *kernel.K, b []*kernel.Buf, ints []kernel.V) {
+			m := &hcMix{K: k, p: p, tokens: ints[0], each: ints[1], between: ints[2], parts: b[0], streams: b[1], scale: b[2], base: b[3], y: b[4], post: b[5], comb: b[6]}
+			m.run()
+		}
+		l.Launch(mix)
+		return nil
+	}
+	p.launch(l, "matrix_hc", 0, []Ref{h}, fn, nil, func(k *kernel.K, in, _ []*kernel.Buf, token, element, _ kernel.V) []kernel.Vec {
+		return p.read(k, in[0], token, element)
 	})
+	mix.Body = func(k *kernel.K, b []*kernel.Buf, ints []kernel.V) {
+		at := func(i, n int) *kernel.Buf { return b[i].At(k.Mul(k.Group(), k.Int(n))) }
+		m := p.mixesOf(k, b[0], k.Group(), ints[0])
+		s.mix(k, m, reciprocally(k), at(1, s.c*s.d), b[2], b[3], at(4, s.d), at(5, s.c), at(6, s.c*s.c))
+	}
+	l.Launch(mix)
 	return nil
 }
 
@@ -285,6 +307,29 @@ func lowerMatrixHCFused(l Lowering, o *ir.Op) error {
 	for _, v := range o.Results {
 		out = append(out, l.Buf(v))
 	}
+	block, spec := 0, fmt.Sprintf("%s,%g", s.spec(), rmsEps)
+	if len(out) == 5 {
+		block = o.Int("act_block")
+		spec = fmt.Sprintf("%s b%d", spec, block)
+	}
+	f, _ := codeFormatOf(ir.F8E4M3, l.Target())
+	mix := Launch{
+		Name: "hc_mix_norm", Spec: spec, Grid: t, Work: int64(t * d * (c + 2)),
+		In: append([]Ref{p.parts, out[0]}, in[5:]...), Out: out[1:], Ints: []int{t},
+	}
+	if p.unit.mma != nil {
+		p.launchWarps(l, "matrix_hc_post", int64(t*c*c*d), in[:4], in[4], out[:1], p.newStreams())
+		mix.Spec, mix.Grid, mix.Ints = mix.Spec+p.mixSpec(), p.mixGrid(), p.mixInts()
+		mix.Body = func(k *kernel.K, b []*kernel.Buf, ints []kernel.V) {
+			m := &hcMix{K: k, p: p, tokens: ints[0], each: ints[1], between: ints[2], parts: b[0], streams: b[1], scale: b[2], base: b[3], gain: b[4], y: b[5], post: b[6], comb: b[7], rmsEps: rmsEps, format: f}
+			if block > 0 {
+				m.codes = b[8]
+			}
+			m.run()
+		}
+		l.Launch(mix)
+		return nil
+	}
 	p.launch(l, "matrix_hc_post", int64(t*c*c*d), in[:4], in[4], out[:1], func(k *kernel.K, in, out []*kernel.Buf, token, element, own kernel.V) []kernel.Vec {
 		streams := p.post(k, in, token, element)
 		k.If(own, func() {
@@ -293,42 +338,19 @@ func lowerMatrixHCFused(l Lowering, o *ir.Op) error {
 			}
 		})
 		return streams
-	}, func(k *kernel.K, in, out []*kernel.Buf, token, element, stream, own kernel.V) kernel.Vec {
-		x := p.postStream(k, in, token, element, stream)
-		k.If(own, func() {
-			out[0].StoreVec(k.Add(k.Mul(k.Add(k.Mul(token, k.Int(c)), stream), k.Int(d)), element), x)
-		})
-		return x
 	})
-	block, spec := 0, fmt.Sprintf("%s,%g", s.spec(), rmsEps)
-	if len(out) == 5 {
-		block = o.Int("act_block")
-		spec = fmt.Sprintf("%s b%d", spec, block)
+	mix.Body = func(k *kernel.K, b []*kernel.Buf, ints []kernel.V) {
+		at := func(i, n int) *kernel.Buf { return b[i].At(k.Mul(k.Group(), k.Int(n))) }
+		hidden := at(5, d)
+		m := p.mixesOf(k, b[0], k.Group(), ints[0])
+		s.mix(k, m, reciprocally(k), at(1, c*d), b[2], b[3], hidden, at(6, c), at(7, c*c))
+		rmsNorm(k, hidden, b[4], d, rmsEps, hidden.Store) // y's elements stay with their lanes
+		if block > 0 {
+			k.Barrier()
+			quantRow(k, hidden, at(8, d), d, block, f)
+		}
 	}
-	f, _ := codeFormatOf(ir.F8E4M3, l.Target())
-	groups, warps := t, p.warpMixes(l, block)
-	if warps {
-		groups *= 2
-	}
-	l.Launch(Launch{
-		Name: "hc_mix_norm", Spec: spec, Grid: groups, Work: int64(t * d * (c + 2)),
-		In: append([]Ref{p.parts, out[0]}, in[5:]...), Out: out[1:], Ints: []int{t},
-		Body: func(k *kernel.K, b []*kernel.Buf, ints []kernel.V) {
-			if warps {
-				p.warpMix(k, b, ints[0], rmsEps, f)
-				return
-			}
-			at := func(i, n int) *kernel.Buf { return b[i].At(k.Mul(k.Group(), k.Int(n))) }
-			hidden := at(5, d)
-			m := p.mixesOf(k, b[0], k.Group(), ints[0])
-			s.mix(k, m, reciprocally(k), at(1, c*d), b[2], b[3], hidden, at(6, c), at(7, c*c))
-			rmsNorm(k, hidden, b[4], d, rmsEps, hidden.Store) // y's elements stay with their lanes
-			if block > 0 {
-				k.Barrier()
-				quantRow(k, hidden, at(8, d), d, block, f)
-			}
-		},
-	})
+	l.Launch(mix)
 	return nil
 }
 

@@ -4,98 +4,219 @@ import (
 	"math"
 
 	"github.com/kiln-project/kiln/codegen/kernel"
+	"github.com/kiln-project/kiln/ir"
 )
 
-// The second launch of the fused hyper-connections on NVIDIA's GPUs. A token has two
-// groups: what one makes of the streams and what the other makes of the weights between
-// them do not depend on each other, and each is a long chain. The first keeps the row in
-// registers from the streams to its codes.
+// The second launch of hyper-connections on NVIDIA's GPUs. A token has a group, which
+// makes the row of its streams and keeps it in registers to the last result, and a warp
+// of another group, which makes the weights between streams: the two do not depend on
+// each other, and each is a long chain.
 
 // mixBlock is the block of codes that half a warp has in registers.
 const mixBlock = 128
 
-// maxMixVectors bounds the runs of matrixRun elements that a lane has.
-const maxMixVectors = 4
+// hcMix is a lane of that launch.
+type hcMix struct {
+	*kernel.K
+	p      *hcProduct
+	tokens kernel.V
+	// each is the number of tokens of a group for weights, and between that of those groups.
+	each, between kernel.V
+	lane          kernel.V // of the warp: the column of mixes that it has
+	wave          kernel.V
 
-// warpMixes reports whether warpMix takes a row, with codes of a block, 0 for none.
-func (p *hcProduct) warpMixes(l Lowering, block int) bool {
-	return p.unit.mma != nil && p.d%mixBlock == 0 && p.mixVectors(l.Target().Lanes) <= maxMixVectors && (block == 0 || block == mixBlock)
+	parts, streams, scale, base *kernel.Buf
+	gain                        *kernel.Buf // nil without a norm
+	y, post, comb               *kernel.Buf
+	codes                       *kernel.Buf // nil without codes
+
+	rmsEps float64
+	format codeFormat
 }
 
-// mixVectors is the number of runs that a lane has of a row.
-func (p *hcProduct) mixVectors(lanes int) int { return ceilDiv(p.d, lanes*matrixRun) }
+// mixEach is the number of tokens whose weights between streams a group makes. Warps
+// that share a processor's quarter would wait for each other.
+func (p *hcProduct) mixEach() int {
+	if p.t <= 128 {
+		return 1
+	}
+	return 4
+}
 
-// warpMix is the body: the buffers are those of hc_mix_norm.
-func (p *hcProduct) warpMix(k *kernel.K, b []*kernel.Buf, tokens kernel.V, rmsEps float64, f codeFormat) {
-	token, half := k.UDiv(k.Group(), k.Int(2)), k.URem(k.Group(), k.Int(2))
-	k.If(k.Cmp(kernel.EQ, half, k.Int(0)), func() { p.warpRow(k, b, token, tokens, rmsEps, f) })
-	k.If(k.Cmp(kernel.EQ, half, k.Int(1)), func() {
-		m := p.mixesOf(k, b[0], token, tokens)
-		at := func(i, n int) *kernel.Buf { return b[i].At(k.Mul(token, k.Int(n))) }
-		k.If(k.Cmp(kernel.EQ, k.Wave(), k.Int(0)), func() {
-			posts := make([]kernel.V, p.c)
-			for j := range posts {
-				posts[j] = p.postOf(k, m, b[2], b[3], j)
-			}
-			a := p.matrix(k, m, reciprocally(k), b[2], b[3])
-			k.First(func() { storeBetween(k, posts, a, at(6, p.c), at(7, p.c*p.c)) })
+// mixGrid is the number of groups: those of rows behind those for weights, which take
+// longer.
+func (p *hcProduct) mixGrid() int { return p.t + ceilDiv(p.t, p.mixEach()) }
+
+// mixSpec is what the code depends on besides the shape.
+func (p *hcProduct) mixSpec() string {
+	if p.ring {
+		return " ring"
+	}
+	return ""
+}
+
+// mixInts are the launch's integers.
+func (p *hcProduct) mixInts() []int { return []int{p.t, p.mixEach(), ceilDiv(p.t, p.mixEach())} }
+
+func (m *hcMix) run() {
+	if m.gainsLate() {
+		m.Resident(3)
+	}
+	m.lane, m.wave = m.WaveLane(), m.Wave()
+	row := m.Sub(m.Group(), m.between)
+	m.If(m.Cmp(kernel.LT, row, m.Int(0)), func() {
+		token := m.Add(m.Mul(m.Group(), m.each), m.wave)
+		m.If(m.And(m.Cmp(kernel.LT, m.wave, m.each), m.Cmp(kernel.LT, token, m.tokens)), func() {
+			m.weights(token)
 		})
 	})
+	// The last tokens first: their streams are in the cache yet.
+	m.If(m.Cmp(kernel.GE, row, m.Int(0)), func() { m.row(m.Sub(m.Sub(m.tokens, m.Int(1)), row)) })
 }
 
-// warpRow gathers the streams, and norms and rounds what comes of it.
-func (p *hcProduct) warpRow(k *kernel.K, b []*kernel.Buf, token, tokens kernel.V, rmsEps float64, f codeFormat) {
-	n := p.mixVectors(k.T.Lanes)
-	in, at := make([]kernel.V, n), make([]kernel.V, n)
-	streams, weights := make([][]kernel.Vec, n), make([]kernel.Vec, n)
-	for i := range n { // before the barriers of mixesOf
-		at[i] = k.Mul(k.Add(k.Lane(), k.Int(i*k.T.Lanes)), k.Int(matrixRun))
-		in[i] = k.Cmp(kernel.LT, at[i], k.Int(p.d))
-		for s := range p.c {
-			first := k.Mul(k.Add(k.Mul(token, k.Int(p.c)), k.Int(s)), k.Int(p.d))
-			streams[i] = append(streams[i], b[1].LoadVecIf(in[i], k.Add(first, at[i]), matrixRun))
+// addends are n rows of the lane's column from one of them on.
+func (m *hcMix) addends(token, from kernel.V, n, of int) []kernel.V {
+	rows := m.p.partRows()
+	var out []kernel.V
+	for i := range n {
+		row := m.Add(from, m.Int(i))
+		if n*of == rows {
+			out = append(out, m.parts.Load(m.Add(m.p.partsOf(m.K, token, row), m.lane)))
+			continue
 		}
-		weights[i] = b[4].LoadVecIf(in[i], at[i], matrixRun)
+		there := m.Cmp(kernel.LT, row, m.Int(rows))
+		v := m.parts.Load(m.Add(m.p.partsOf(m.K, token, m.Select(there, row, m.Int(0))), m.lane))
+		out = append(out, m.Select(there, v, m.Float(0)))
 	}
-	m, pre := p.mixesOf(k, b[0], token, tokens), make([]kernel.V, p.c)
+	return out
+}
+
+// factors are the scale and base of the lane's column, read before they are needed.
+func (m *hcMix) factors() [2]kernel.V {
+	c := m.p.c
+	part := m.Select(m.Cmp(kernel.LT, m.lane, m.Int(c)), m.Int(0), m.Select(m.Cmp(kernel.LT, m.lane, m.Int(2*c)), m.Int(1), m.Int(2)))
+	return [2]kernel.V{m.scale.Load(part), m.base.Load(m.Min(m.lane, m.Int(m.p.mixes()-1)))}
+}
+
+// mix is the lane's mix, scaled, of the sum of its column.
+func (m *hcMix) mix(sum kernel.V, factors [2]kernel.V) kernel.V {
+	n := float64(m.p.c * m.p.d)
+	r := m.FastRsqrt(m.FMA(m.FromLane(sum, m.Int(mmaHCSquares)), m.Float(1/n), m.Float(m.p.normEps)))
+	return m.FMA(m.Mul(sum, r), factors[0], factors[1])
+}
+
+// sigmoid takes the chip's exponential and reciprocal.
+func (m *hcMix) sigmoid(x kernel.V) kernel.V {
+	return m.Rcp(m.Add(m.Float(1), m.Exp2(m.Mul(x, m.Float(-math.Log2E)))))
+}
+
+// gainsLate is whether a row waits for its gains, so that three groups instead of two
+// have the registers for theirs: of many tokens, and wide rows.
+func (m *hcMix) gainsLate() bool { return m.p.ring && m.p.d > 2*m.T.Lanes*matrixRun }
+
+// row gathers the streams of a token, and norms and rounds what comes of it.
+func (m *hcMix) row(token kernel.V) {
+	p := m.p
+	each := ceilDiv(p.partRows(), p.unit.waves)
+	factors, terms := m.factors(), m.addends(token, m.Mul(m.wave, m.Int(each)), each, p.unit.waves)
+	n := ceilDiv(p.d, m.T.Lanes*matrixRun) // runs of the lane
+	in, at := make([]kernel.V, n), make([]kernel.V, n)
+	streams := make([][]kernel.Vec, n)
+	for i := range n {
+		at[i] = m.Mul(m.Add(m.Lane(), m.Int(i*m.T.Lanes)), m.Int(matrixRun))
+		in[i] = m.Cmp(kernel.LT, at[i], m.Int(p.d))
+		first := m.Mul(token, m.Int(p.c*p.d))
+		from := m.Select(in[i], at[i], m.Int(0))
+		for s := range p.c {
+			streams[i] = append(streams[i], m.streams.LoadVec(m.Add(m.Add(first, from), m.Int(s*p.d)), matrixRun))
+		}
+	}
+	gains := make([]kernel.Vec, n)
+	readGains := func() {
+		for i := range n {
+			if m.gain != nil {
+				gains[i] = m.gain.LoadVec(m.Select(in[i], at[i], m.Int(0)), matrixRun)
+			}
+		}
+	}
+	if !m.gainsLate() {
+		readGains()
+	}
+	sums := m.Shared(ir.F32, m.T.Lanes)
+	sums.Store(m.Lane(), sumByPairs(m.K, terms))
+	m.Barrier()
+	if m.gainsLate() {
+		readGains()
+	}
+	terms = nil
+	for i := range p.unit.waves {
+		terms = append(terms, sums.Load(m.Add(m.lane, m.Int(i*m.T.Wave))))
+	}
+	weight := m.Add(m.sigmoid(m.mix(sumByPairs(m.K, terms), factors)), m.Float(p.eps))
+	pre := make([]kernel.V, p.c)
 	for j := range pre {
-		pre[j] = p.preOf(k, m, b[2], b[3], j)
+		pre[j] = m.FromLane(weight, m.Int(j))
 	}
 	rows := make([][]kernel.V, n)
-	square := k.Float(0)
+	var squares []kernel.V
 	for i := range n {
 		for word := range streams[i][0].Len() {
 			pairs := make([][2]kernel.V, p.c)
 			for s := range pairs {
-				pairs[s] = unpackBF16(k, k.At(streams[i][s], word))
+				pairs[s] = unpackBF16(m.K, m.At(streams[i][s], word))
 			}
-			for j := range 2 {
-				sum := k.Mul(pre[0], pairs[0][j])
+			var y [2]kernel.V
+			for j := range y {
+				y[j] = m.Mul(pre[0], pairs[0][j])
 				for s := 1; s < p.c; s++ {
-					sum = k.Add(sum, k.Mul(pre[s], pairs[s][j]))
+					y[j] = m.FMA(pre[s], pairs[s][j], y[j])
 				}
-				v := k.RoundBF16(sum)
-				rows[i] = append(rows[i], v)
-				// A lane behind the row has zeros, which a NaN of pre would not leave so.
-				square = k.Select(in[i], k.FMA(v, v, square), square)
 			}
+			y = unpackBF16(m.K, m.PackBF16(y[0], y[1]))
+			rows[i] = append(rows[i], y[:]...)
+			square := m.FMA(y[1], y[1], m.Mul(y[0], y[0]))
+			if p.d%(m.T.Lanes*matrixRun) != 0 {
+				square = m.Select(in[i], square, m.Float(0))
+			}
+			squares = append(squares, square)
 		}
 	}
-	r := k.Rsqrt(k.Add(k.Div(k.Sum(square), k.Float(float64(p.d))), k.Float(rmsEps)))
+	if m.gain == nil {
+		for i, row := range rows {
+			m.If(in[i], func() { m.y.StoreVec(m.Add(m.Mul(token, m.Int(p.d)), at[i]), rowWords(m.K, row)) })
+		}
+		return
+	}
+	r := m.FastRsqrt(m.FMA(m.sumOfLanes(sumByPairs(m.K, squares)), m.Float(1/float64(p.d)), m.Float(m.rmsEps)))
 	for i, row := range rows {
-		for word := range weights[i].Len() {
-			for j, w := range unpackBF16(k, k.At(weights[i], word)) {
+		for word := range gains[i].Len() {
+			for j, w := range unpackBF16(m.K, m.At(gains[i], word)) {
 				e := 2*word + j
-				row[e] = k.RoundBF16(k.Mul(w, k.Mul(row[e], r)))
+				row[e] = m.RoundBF16(m.Mul(w, m.Mul(row[e], r)))
 			}
 		}
-		out := k.Add(k.Mul(token, k.Int(p.d)), at[i])
-		k.If(in[i], func() { b[5].StoreVec(out, rowWords(k, row)) })
-		if len(b) > 8 {
-			codes := roundRun(k, row, f)
-			k.If(in[i], func() { b[8].StoreVec(out, rowWords(k, codes)) })
+		out := m.Add(m.Mul(token, m.Int(p.d)), at[i])
+		m.If(in[i], func() { m.y.StoreVec(out, rowWords(m.K, row)) })
+		if m.codes != nil {
+			codes := roundRun(m.K, row, m.format)
+			m.If(in[i], func() { m.codes.StoreVec(out, rowWords(m.K, codes)) })
 		}
 	}
+}
+
+// sumOfLanes is Sum with one barrier: its shared memory is used once.
+func (m *hcMix) sumOfLanes(x kernel.V) kernel.V {
+	for mask := m.T.Wave / 2; mask >= 1; mask /= 2 {
+		x = m.Add(x, m.LaneXor(x, mask))
+	}
+	sums := m.Shared(ir.F32, m.p.unit.waves)
+	m.If(m.Cmp(kernel.EQ, m.lane, m.Int(0)), func() { sums.Store(m.wave, x) })
+	m.Barrier()
+	var terms []kernel.V
+	for i := range m.p.unit.waves {
+		terms = append(terms, sums.Load(m.Int(i)))
+	}
+	return sumByPairs(m.K, terms)
 }
 
 // rowWords is f32 numbers as bf16, two to a word.

@@ -200,6 +200,58 @@ func TestWarpRowsAlone(t *testing.T) {
 	}
 }
 
+// TestWarpHCAlone: the bits of a token's hyper-connections do not depend on the tokens
+// beside it, which decide how groups of the first launch go through them: 8 of a piece,
+// or 16 of two pieces after the other.
+func TestWarpHCAlone(t *testing.T) {
+	const streams, d, n = 4, 1024, 24
+	counts := []int{1, 35, 289}
+	const tokens = 289
+	for _, op := range []string{"hc_pre", "hc_fused", "hc_fused_quant"} {
+		t.Run(op, func(t *testing.T) {
+			def, err := ir.Lookup(op)
+			if err != nil {
+				t.Fatal(err)
+			}
+			c := &cases{batch: newBatch(t), r: rand.New(rand.NewPCG(7, 3))}
+			shared := []*eval.Tensor{c.f32(1/math.Sqrt(streams*d), n, streams*d), c.f32(1, 3), c.f32(1, n)}
+			own, attrs := []*eval.Tensor{c.bf16(1, tokens, streams, d)}, hcAttrs
+			if op != "hc_pre" {
+				shared, attrs = append(shared, c.bf16(1, d)), hcFusedAttrs
+				own = []*eval.Tensor{c.bf16(1, tokens, d), own[0], c.f32(1, tokens, streams), c.f32(1, tokens, streams, streams)}
+			}
+			if op == "hc_fused_quant" {
+				attrs = append(ir.A("act_block", 128), attrs...)
+			}
+			for _, count := range counts { // the last tokens of all
+				var some []*eval.Tensor
+				for _, x := range own {
+					last := x.Clone()
+					last.Shape[0], last.F = count, last.F[len(x.F)/tokens*(tokens-count):]
+					some = append(some, last)
+				}
+				c.batch.op(op, attrs, exact, append(some, shared...)...)
+			}
+			if recordOnly() {
+				load(t, "sm_90", c.graph())
+				return
+			}
+			out := c.outputs("sm_90")
+			result := func(i, r int) *eval.Tensor { return out[fmt.Sprintf("y%d", i*len(def.Results)+r)] }
+			for r, name := range def.Results {
+				whole := result(len(counts)-1, r)
+				for i, count := range counts[:len(counts)-1] {
+					for token := range count {
+						if d := exact.compare(row(t, whole, tokens-count+token), row(t, result(i, r), token)); d != "" {
+							t.Errorf("%s: token %d of %d: %s", name, token, count, d)
+						}
+					}
+				}
+			}
+		})
+	}
+}
+
 // The ops of the models have forms for matrix units, whose code is loaded as it is:
 // nothing on a stack, nothing called, and no more shared memory than a launch has.
 func TestWarpForms(t *testing.T) {

@@ -498,7 +498,10 @@ var functions = map[string]func(t *typ, x []uint64) uint64{
 		return flushed(t, math.Exp2(toFloat(t, flushed(t, toFloat(t, x[0])))))
 	},
 	"llvm.nvvm.rcp.approx.ftz": func(t *typ, x []uint64) uint64 { return flushed(t, 1/toFloat(t, flushed(t, toFloat(t, x[0])))) },
-	"llvm.nvvm.prmt":           func(_ *typ, x []uint64) uint64 { return permute(uint32(x[0]), uint32(x[1]), uint32(x[2])) },
+	"llvm.nvvm.rsqrt.approx.ftz": func(t *typ, x []uint64) uint64 {
+		return flushed(t, 1/math.Sqrt(toFloat(t, flushed(t, toFloat(t, x[0])))))
+	},
+	"llvm.nvvm.prmt": func(_ *typ, x []uint64) uint64 { return permute(uint32(x[0]), uint32(x[1]), uint32(x[2])) },
 }
 
 // fusedMultiplyAdd rounds f64 once. Of f32 numbers f64 holds the product, and rounds
