@@ -24,6 +24,10 @@ const (
 	maxJoined = 1024
 	// maxParts bounds its parts, and so the kernel's parameters.
 	maxParts = 8
+	// maxJoinedRows is the largest bucket that is joined: with more rows launches are too
+	// long for it to count, and what fits together differs from bucket to bucket, so that
+	// each would have kernels of its own.
+	maxJoinedRows = 8
 )
 
 // JoinLaunches implements passes.Backend.
@@ -32,7 +36,7 @@ func (u *Unit) JoinLaunches(s *passes.Step) error {
 	if l == nil {
 		return fmt.Errorf("graph @%s: no kernels are selected", s.Graph.Name)
 	}
-	if u.Target.GPU() { // a host's launches cost a call
+	if u.Target.GPU() && rowsOf(s) <= maxJoinedRows { // a host's launches cost a call
 		l.join()
 	}
 	return nil

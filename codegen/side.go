@@ -116,13 +116,15 @@ func (c *Compiler) compileSides(ctx context.Context, s *sides, code *bundle.Code
 	return nil
 }
 
+// rowsOf is the size of a bucket: the tokens of a prefill, the requests of other steps.
+func rowsOf(s *passes.Step) int { return max(s.Bind["T"], s.Bind["B"]) }
+
 // lowerProbes lowers single ops: for each kernel of a fused op the smallest step that
 // has it. Of each there are two plans, the op as it is, and the op as it decomposes. It
 // returns the graphs of the former.
 func lowerProbes(u *Unit, steps []*passes.Step) ([]string, error) {
-	tokens := func(s *passes.Step) int { return max(s.Bind["T"], s.Bind["B"]*(s.Bind["K"]+1)) }
 	steps = slices.Clone(steps)
-	slices.SortStableFunc(steps, func(a, b *passes.Step) int { return tokens(a) - tokens(b) })
+	slices.SortStableFunc(steps, func(a, b *passes.Step) int { return rowsOf(a) - rowsOf(b) })
 	p := &prober{u: u, seen: map[string]bool{}, covered: map[int]bool{}}
 	for _, form := range fusedForms() {
 		if !u.Disable[form] {
