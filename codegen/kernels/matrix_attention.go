@@ -113,10 +113,6 @@ func (a *matrixAttention) body(k *kernel.K, b []*kernel.Buf, ints []kernel.V) {
 		token, part = k.UDiv(rest, parts), k.URem(rest, parts)
 		list = attentionPart
 	}
-	if a.unit.mma != nil {
-		a.warpBody(k, b, parts, widths, token, part, headTile, list)
-		return
-	}
 	lane := k.WaveLane()
 	e := &attentionEmitter{matrixAttention: a, K: k, sub: k.And(lane, k.Int(target.MatrixTile-1)), group: k.LShr(lane, k.Int(4)), wave: k.Wave()}
 	e.slice = k.Mul(e.wave, k.Int(a.d/matrixWaves))
