@@ -37,14 +37,15 @@ const (
 
 // warpAttention is what the code depends on.
 type warpAttention struct {
-	mma     *target.MMA
-	warps   int
-	h, d    int
-	rowsAre ir.RowFormat
-	scale   float64
-	sets    int
-	inParts bool // a part per group
-	tiles   int  // of 16 heads, in a group
+	mma                     *target.MMA
+	warps                   int
+	h, d                    int
+	rowsAre                 ir.RowFormat
+	scale                   float64
+	sets                    int
+	inParts                 bool // a part per group
+	tiles                   int  // of 16 heads, in a group
+	hold, resident, buffers int
 }
 
 func matchWarpAttention(o *ir.Op, t *target.Target) string {
@@ -78,11 +79,11 @@ func (a *warpAttention) halves() int {
 	if a.tiles == maxHeadTiles {
 		return 1
 	}
-	return 2
+	return attnKnob("halves", 2)
 }
 
 func (a *warpAttention) spec() string {
-	return fmt.Sprintf("h%d d%d sets%d scale%g parts%v tiles%d%s", a.h, a.d, a.sets, a.scale, a.inParts, a.tiles, rowSpec(a.rowsAre))
+	return fmt.Sprintf("%d%d%d%d ", a.hold, a.resident, a.buffers, a.halves()) + fmt.Sprintf("h%d d%d sets%d scale%g parts%v tiles%d%s", a.h, a.d, a.sets, a.scale, a.inParts, a.tiles, rowSpec(a.rowsAre))
 }
 
 func lowerWarpAttention(l Lowering, o *ir.Op) error {
@@ -108,6 +109,11 @@ func lowerWarpAttention(l Lowering, o *ir.Op) error {
 	if !a.inParts {
 		a.tiles = groupHeadTiles(t, a.h, l.Threshold(passes.AttentionGroups))
 	}
+	a.inParts = parts > 1 && t < attnKnob("split", l.Threshold(passes.NoSplitTokens)) && 4*sums <= maxAttentionParts
+	if !a.inParts {
+		a.tiles = attnKnob("tiles", groupHeadTiles(t, a.h, l.Threshold(passes.AttentionGroups)))
+	}
+	a.hold, a.resident, a.buffers = attnKnob("hold", 1), attnKnob("resident", 0), attnKnob("buffers", 2)
 	macs := 2 * int64(t*a.h*columns) * int64(a.d)
 	launch := Launch{
 		Name: "matrix_attention", Spec: a.spec(), Grid: t * a.headParts(), Work: macs, Flops: 2 * macs, In: in, Out: []Ref{y}, Touched: touched,
@@ -147,7 +153,7 @@ func (a *warpAttention) pool() attentionPool {
 		return at
 	}
 	p.rows = append(p.rows, take(attentionPart*a.d*2))
-	if !a.inParts && !a.rowsAre.Packed() {
+	if !a.inParts && !a.rowsAre.Packed() && a.buffers == 2 {
 		p.rows = append(p.rows, take(attentionPart*a.d*2))
 	}
 	p.q, p.p = take(a.heads()*a.d*2), take(a.heads()*blockBytes)
@@ -188,6 +194,9 @@ func (a *warpAttention) newGroup(k *kernel.K, b []*kernel.Buf, widths []kernel.V
 		rowSets: b[2 : 2+2*a.sets], widths: widths,
 	}
 	g.pool = k.SharedPool(g.at.bytes)
+	if a.resident > 0 {
+		k.Resident(a.resident)
+	}
 	g.row, g.column = k.LShr(g.lane, k.Int(2)), k.And(g.lane, k.Int(lanesPerRow-1))
 	return g
 }
@@ -293,15 +302,21 @@ func (g *warpGroup) allParts(q, sinks, y *kernel.Buf) {
 		g.Barrier() // and no lane is in the last part any more
 		g.decodeRows()
 		next := g.Add(part, g.Int(1))
-		g.If(g.Cmp(kernel.LT, next, parts), func() {
-			from := g.Mul(next, g.Int(attentionPart))
-			g.If(g.Cmp(kernel.GE, g.Sub(from, listed.Get()), g.Int(warpRowList)), func() {
-				g.listRows(from)
-				listed.Set(from)
+		fetchNext := func() {
+			g.If(g.Cmp(kernel.LT, next, parts), func() {
+				from := g.Mul(next, g.Int(attentionPart))
+				g.If(g.Cmp(kernel.GE, g.Sub(from, listed.Get()), g.Int(warpRowList)), func() {
+					g.listRows(from)
+					listed.Set(from)
+				})
+				fetch(next)
 			})
-			fetch(next)
-		})
-		g.CommitCopies()
+			g.CommitCopies()
+		}
+		late := g.buffers == 1 && !g.rowsAre.Packed()
+		if !late {
+			fetchNext()
+		}
 		g.writeScores(queries, buffer(part))
 		g.Barrier()
 		s := g.probabilities(g.Sub(total, g.Mul(part, g.Int(attentionPart))))
@@ -324,6 +339,10 @@ func (g *warpGroup) allParts(q, sinks, y *kernel.Buf) {
 				v.Set(g.MakeVec(out...))
 			}
 		})
+		if late {
+			g.Barrier()
+			fetchNext()
+		}
 	})
 
 	own, first := g.softmaxHead()

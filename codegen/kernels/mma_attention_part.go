@@ -53,7 +53,7 @@ func (a *warpAttention) quarterSteps() int { return a.d / 4 / 16 }
 
 // heldQueries are what the warp multiplies of its heads, if registers hold it.
 func (g *warpGroup) heldQueries() []kernel.Vec {
-	if g.tiles > 1 || g.inParts {
+	if g.tiles > 1 || g.inParts || g.hold == 0 {
 		return nil
 	}
 	g.WaitCopies(0)

@@ -146,7 +146,10 @@ func (c *cases) wide(m int) {
 		}
 	case "sparse_attention":
 		heads, keys := 64, 640
-		if m > 8 {
+		switch {
+		case m == 64: // as many heads to a group as there are
+			keys = 130
+		case m > 8:
 			heads, keys = 16, 130
 		}
 		if m <= 256 {
