@@ -44,9 +44,6 @@ func (k *K) nvidia(what string) bool {
 	return true
 }
 
-// asyncBytes is what one lane copies at once.
-const asyncBytes = 16
-
 // CopyAsync starts a copy of 16 bytes to element i of shared memory from element j of
 // another buffer, both at multiples of 16 bytes. It is done when this lane has waited
 // for the group that it is of; other lanes see it behind a barrier after that. NVIDIA
