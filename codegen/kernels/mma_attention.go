@@ -23,7 +23,7 @@ import (
 
 const (
 	// warpRowList is how many rows are listed at a time.
-	warpRowList = 2048
+	warpRowList = 1536
 	// maxRowSets and rowBits are how a listed row says which set it is of.
 	maxRowSets, rowBits = 8, 28
 	// blockElements is how many elements of rows lie together in shared memory: 128 bytes,
@@ -45,6 +45,7 @@ type warpAttention struct {
 	sets                    int
 	inParts                 bool // a part per group
 	tiles                   int  // of 16 heads, in a group
+	together                bool // four warps multiply together
 	hold, resident, buffers int
 }
 
@@ -83,7 +84,7 @@ func (a *warpAttention) halves() int {
 }
 
 func (a *warpAttention) spec() string {
-	return fmt.Sprintf("%d%d%d%d ", a.hold, a.resident, a.buffers, a.halves()) + fmt.Sprintf("h%d d%d sets%d scale%g parts%v tiles%d%s", a.h, a.d, a.sets, a.scale, a.inParts, a.tiles, rowSpec(a.rowsAre))
+	return fmt.Sprintf("%d%d%d%d ", a.hold, a.resident, a.buffers, a.halves()) + fmt.Sprintf("h%d d%d sets%d scale%g parts%v tiles%d together%v%s", a.h, a.d, a.sets, a.scale, a.inParts, a.tiles, a.together, rowSpec(a.rowsAre))
 }
 
 func lowerWarpAttention(l Lowering, o *ir.Op) error {
@@ -113,6 +114,7 @@ func lowerWarpAttention(l Lowering, o *ir.Op) error {
 	if !a.inParts {
 		a.tiles = attnKnob("tiles", groupHeadTiles(t, a.h, l.Threshold(passes.AttentionGroups)))
 	}
+	a.together = a.tiles == maxHeadTiles && l.Target().Warpgroups()
 	a.hold, a.resident, a.buffers = attnKnob("hold", 1), attnKnob("resident", 0), attnKnob("buffers", 2)
 	macs := 2 * int64(t*a.h*columns) * int64(a.d)
 	launch := Launch{
@@ -229,7 +231,7 @@ func (g *warpGroup) onePart(q *kernel.Buf, out []*kernel.Buf, parts, part, headP
 		g.copyRows(g.Int(0), left, g.Int(0))
 		g.CommitCopies()
 		g.WaitCopies(0)
-		g.Barrier()
+		g.written()
 		g.decodeRows()
 		g.writeScores(nil, g.Int(0))
 		g.Barrier()
@@ -259,7 +261,7 @@ func (g *warpGroup) headOf(i kernel.V) (head, own kernel.V) {
 // from one on.
 func (g *warpGroup) eachRun(tile, pair int, sums [2]kernel.Vec, f func(r int, head, element, x, y kernel.V)) {
 	for r := range 2 {
-		head, own := g.headOf(g.Add(g.row, g.Int(tile*target.MatrixTile+8*r)))
+		head, own := g.headOf(g.sumHead(tile, r))
 		g.If(own, func() {
 			for eight, v := range sums {
 				element := g.Add(g.Mul(g.pairOf(pair), g.Int(16)), g.Add(g.Mul(g.column, g.Int(2)), g.Int(8*eight)))
@@ -286,7 +288,7 @@ func (g *warpGroup) allParts(q, sinks, y *kernel.Buf) {
 	g.CommitCopies()
 
 	softmax := newSoftmaxSum(g.K)
-	acc := make([][][2]*kernel.VecVar, g.tiles)
+	acc := make([][][2]*kernel.VecVar, g.sumTiles())
 	for tile := range acc {
 		acc[tile] = make([][2]*kernel.VecVar, g.pairs())
 		for pair := range acc[tile] {
@@ -299,7 +301,7 @@ func (g *warpGroup) allParts(q, sinks, y *kernel.Buf) {
 	each := g.lds(g.at.each, ir.F32)
 	g.For(g.Int(0), parts, 1, func(part kernel.V) {
 		g.WaitCopies(0)
-		g.Barrier() // and no lane is in the last part any more
+		g.written() // and no lane is in the last part any more
 		g.decodeRows()
 		next := g.Add(part, g.Int(1))
 		fetchNext := func() {
@@ -322,8 +324,8 @@ func (g *warpGroup) allParts(q, sinks, y *kernel.Buf) {
 		s := g.probabilities(g.Sub(total, g.Mul(part, g.Int(attentionPart))))
 		old, add := softmax.add(s.top, s.den)
 		g.If(s.first, func() { each.StoreVec(g.Mul(s.head, g.Int(2)), g.MakeVec(old, add)) })
-		g.Barrier()
-		factors := make([][2]kernel.Vec, g.tiles)
+		g.written()
+		factors := make([][2]kernel.Vec, g.sumTiles())
 		for tile := range factors {
 			for r := range 2 {
 				factors[tile][r] = g.ofHead(each, tile, r)
@@ -364,5 +366,5 @@ func (g *warpGroup) allParts(q, sinks, y *kernel.Buf) {
 
 // ofHead is the two numbers of a head that the lane has sums of.
 func (g *warpGroup) ofHead(each *kernel.Buf, tile, r int) kernel.Vec {
-	return g.AsF32(each.LoadVec(g.Mul(g.Add(g.row, g.Int(tile*target.MatrixTile+8*r)), g.Int(2)), 2))
+	return g.AsF32(each.LoadVec(g.Mul(g.sumHead(tile, r), g.Int(2)), 2))
 }

@@ -76,6 +76,10 @@ func (g *warpGroup) queryStep(i int) kernel.Vec {
 // writeScores multiplies the part with the queries, and writes what the warp has of the
 // sums.
 func (g *warpGroup) writeScores(queries []kernel.Vec, buffer kernel.V) {
+	if g.together {
+		g.writeScoresTogether(buffer)
+		return
+	}
 	tile, firstRow, half := g.scoreWork()
 	place := g.rowPlace(true)
 	sixteens := g.scoreRows() / 16
@@ -206,12 +210,32 @@ func (g *warpGroup) probabilities(left kernel.V) warpSoftmax {
 	return out
 }
 
-// pairs is how many pairs of eights of elements a warp has.
-func (a *warpAttention) pairs() int { return a.d / a.warps / 16 }
+// sumTiles is how many tiles of heads a warp has sums of.
+func (a *warpAttention) sumTiles() int {
+	if a.together {
+		return 1
+	}
+	return a.tiles
+}
+
+// pairs is how many pairs of eights of elements a warp has sums of, of each tile.
+func (a *warpAttention) pairs() int { return a.d / 16 * a.tiles / a.sumTiles() / a.warps }
 
 // pairOf is pair number i of the warp's among all of a row.
 func (g *warpGroup) pairOf(i int) kernel.V {
+	if g.together {
+		return g.Add(g.Mul(g.fours(), g.Int(g.pairs())), g.Int(i))
+	}
 	return g.Add(g.Mul(g.warp, g.Int(g.pairs())), g.Int(i))
+}
+
+// sumHead is head r, 0 or 1, of the group's that the lane has sums of in a tile.
+func (g *warpGroup) sumHead(tile, r int) kernel.V {
+	head := g.Add(g.row, g.Int(tile*target.MatrixTile+8*r))
+	if g.together {
+		head = g.Add(head, g.Mul(g.URem(g.warp, g.Int(warpsTogether)), g.Int(target.MatrixTile)))
+	}
+	return head
 }
 
 // heldTiles is how many tiles' probabilities a lane holds at a time.
@@ -220,6 +244,10 @@ const heldTiles = 2
 // multiply multiplies the part with the probabilities, and calls f with the sums of each
 // tile of heads and pair of eights of elements.
 func (g *warpGroup) multiply(buffer kernel.V, f func(tile, pair int, sums [2]kernel.Vec)) {
+	if g.together {
+		g.multiplyTogether(buffer, f)
+		return
+	}
 	place := g.rowPlace(false)
 	const steps = attentionPart / 16
 	for first := 0; first < g.tiles; first += heldTiles {

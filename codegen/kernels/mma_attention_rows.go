@@ -147,7 +147,7 @@ func (g *warpGroup) decodeRows() {
 			store(row, g.Add(piece, g.Int(f.Dims/8)), raw.LoadVec(at, 16))
 		})
 	}
-	g.Barrier()
+	g.written()
 }
 
 // spread calls f for n pieces, so many to a row, spread over the lanes.
