@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"os"
 	"math/rand/v2"
 	"sync"
 	"testing"
@@ -333,7 +334,7 @@ func BenchmarkRows(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			u := codegen.NewUnit(mustTarget(b, "sm_90"))
+			u := codegen.NewUnit(mustTarget(b, rowsTarget()))
 			p, err := u.Lower(graph)
 			if err == nil {
 				err = u.AddRuntime()
@@ -424,7 +425,7 @@ func BenchmarkRegisters(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			u := codegen.NewUnit(mustTarget(b, "sm_90"))
+			u := codegen.NewUnit(mustTarget(b, rowsTarget()))
 			if _, err := u.Lower(graph); err != nil {
 				b.Fatal(err)
 			}
@@ -458,4 +459,11 @@ func BenchmarkRegisters(b *testing.B) {
 			}
 		})
 	}
+}
+
+func rowsTarget() string {
+	if s := os.Getenv("ROWS_TARGET"); s != "" {
+		return s
+	}
+	return "sm_90"
 }
