@@ -66,12 +66,17 @@ type GroupChain struct {
 	Steps  [][2]int // how many bytes further A and B of a step begin
 }
 
-// GroupMMA is the sums of chains of bf16, n columns each. A lane has, of rows lane/4 and
-// 8 below it of its warp's 16, columns 2(lane%4) and the next of every eight: a vector of
-// four for each eight, as WarpMMA has it. All lanes of the four warps must get here.
-func (k *K) GroupMMA(n int, chains ...GroupChain) [][]Vec {
+// GroupSums are the sums of chains that a warpgroup has started to multiply.
+type GroupSums struct {
+	chains int
+	sums   []value.Value // f32, of all chains
+}
+
+// StartGroupMMA starts to multiply chains of bf16, n columns each. All lanes of the four
+// warps must get here.
+func (k *K) StartGroupMMA(n int, chains ...GroupChain) GroupSums {
 	if !k.warpgroup("product of a warpgroup") {
-		return nil
+		return GroupSums{}
 	}
 	perChain := n / 2
 	outs := perChain * len(chains)
@@ -97,22 +102,48 @@ func (k *K) GroupMMA(n int, chains ...GroupChain) [][]Vec {
 		}
 		args = append(args, k.raw(chain.A), k.raw(chain.B))
 	}
-	text.WriteString("wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 0; }")
+	text.WriteString("wgmma.commit_group.sync.aligned; }")
 	constraints := strings.Repeat("=f,", outs) + strings.Repeat("l,", len(args)) + "~{memory}"
-	fields := make([]types.Type, outs)
+	return GroupSums{len(chains), k.floats(outs, text.String(), constraints, args)}
+}
+
+// WaitGroupMMA waits until all products but the last n that were started are done, and
+// returns the sums of one of those that are. Of each chain a lane has, of rows lane/4 and
+// 8 below it of its warp's 16, columns 2(lane%4) and the next of every eight: a vector of
+// four for each eight, as WarpMMA has it. All lanes of the four warps must get here.
+func (k *K) WaitGroupMMA(n int, s GroupSums) [][]Vec {
+	if !k.warpgroup("product of a warpgroup") {
+		return nil
+	}
+	// The sums go through the instruction, so that nothing reads them before it.
+	outs := len(s.sums)
+	constraints := strings.Repeat("=f,", outs)
+	for i := range outs {
+		constraints += fmt.Sprintf("%d,", i)
+	}
+	x := k.floats(outs, fmt.Sprintf("wgmma.wait_group.sync.aligned %d;", n), constraints+"~{memory}", s.sums)
+	perChain := outs / s.chains
+	out := make([][]Vec, s.chains)
+	for i := 0; i < outs; i += target.ResultRun {
+		four := make([]V, target.ResultRun)
+		for j := range four {
+			four[j] = V{t: F32, v: x[i+j]}
+		}
+		c := i / perChain
+		out[c] = append(out[c], k.MakeVec(four...))
+	}
+	return out
+}
+
+// floats is assembler with so many results.
+func (k *K) floats(n int, text, constraints string, args []value.Value) []value.Value {
+	fields, out := make([]types.Type, n), make([]value.Value, n)
 	for i := range fields {
 		fields[i] = types.Float
 	}
-	x := k.assembler(types.NewStruct(fields...), text.String(), constraints, args...)
-	out := make([][]Vec, len(chains))
-	for c := range out {
-		for i := 0; i < perChain; i += target.ResultRun {
-			four := make([]V, target.ResultRun)
-			for j := range four {
-				four[j] = V{t: F32, v: k.b.NewExtractValue(x, uint64(c*perChain+i+j))}
-			}
-			out[c] = append(out[c], k.MakeVec(four...))
-		}
+	x := k.assembler(types.NewStruct(fields...), text, constraints, args...)
+	for i := range out {
+		out[i] = k.b.NewExtractValue(x, uint64(i))
 	}
 	return out
 }

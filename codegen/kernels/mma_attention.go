@@ -84,7 +84,7 @@ func (a *warpAttention) halves() int {
 }
 
 func (a *warpAttention) spec() string {
-	return fmt.Sprintf("%d%d%d%d ", a.hold, a.resident, a.buffers, a.halves()) + fmt.Sprintf("h%d d%d sets%d scale%g parts%v tiles%d together%v%s", a.h, a.d, a.sets, a.scale, a.inParts, a.tiles, a.together, rowSpec(a.rowsAre))
+	return fmt.Sprint(attnKnob("cut", 9), attnKnob("wcut", 0)) + fmt.Sprintf("%d%d%d%d ", a.hold, a.resident, a.buffers, a.halves()) + fmt.Sprintf("h%d d%d sets%d scale%g parts%v tiles%d together%v%s", a.h, a.d, a.sets, a.scale, a.inParts, a.tiles, a.together, rowSpec(a.rowsAre))
 }
 
 func lowerWarpAttention(l Lowering, o *ir.Op) error {
@@ -128,6 +128,9 @@ func lowerWarpAttention(l Lowering, o *ir.Op) error {
 	acc, softmax, count := l.Scratch(ir.F32, sums), l.Scratch(ir.F32, t*parts*a.h*2), l.Scratch(ir.I32, t)
 	launch.Grid, launch.Out = launch.Grid*parts, []Ref{acc, softmax, count}
 	l.Launch(launch)
+	if attnKnob("nosum", 0) == 1 {
+		return nil
+	}
 	s := &warpAttentionSum{h: a.h, d: a.d, parts: parts}
 	l.Launch(Launch{
 		Name: "attention_sum", Spec: s.spec(), Grid: t * a.h, Work: int64(2 * sums), In: []Ref{acc, softmax, count, in[1]}, Out: []Ref{y},
@@ -227,12 +230,22 @@ func (g *warpGroup) onePart(q *kernel.Buf, out []*kernel.Buf, parts, part, headP
 	g.If(g.Cmp(kernel.EQ, g.Add(part, headPart), g.Int(0)), func() {
 		g.First(func() { counts.Store(g.token, g.Convert(total, kernel.I32)) })
 	})
+	cut := attnKnob("cut", 9)
+	if cut == 0 {
+		return
+	}
 	g.If(g.Cmp(kernel.GT, left, g.Int(0)), func() {
 		g.copyRows(g.Int(0), left, g.Int(0))
 		g.CommitCopies()
 		g.WaitCopies(0)
 		g.written()
+		if cut == 1 {
+			return
+		}
 		g.decodeRows()
+		if cut == 2 {
+			return
+		}
 		g.writeScores(nil, g.Int(0))
 		g.Barrier()
 		first := g.Mul(g.Add(g.Mul(g.token, parts), part), g.Int(g.h))
@@ -299,7 +312,12 @@ func (g *warpGroup) allParts(q, sinks, y *kernel.Buf) {
 	}
 	queries := g.heldQueries()
 	each := g.lds(g.at.each, ir.F32)
-	g.For(g.Int(0), parts, 1, func(part kernel.V) {
+	wcut := attnKnob("wcut", 0)
+	upTo := parts
+	if wcut&64 != 0 {
+		upTo = g.UDiv(parts, g.Int(1000))
+	}
+	g.For(g.Int(0), upTo, 1, func(part kernel.V) {
 		g.WaitCopies(0)
 		g.written() // and no lane is in the last part any more
 		g.decodeRows()
@@ -319,8 +337,21 @@ func (g *warpGroup) allParts(q, sinks, y *kernel.Buf) {
 		if !late {
 			fetchNext()
 		}
-		g.writeScores(queries, buffer(part))
+		if wcut&2 == 0 {
+			g.writeScores(queries, buffer(part))
+		}
 		g.Barrier()
+		if wcut&4 != 0 {
+			g.written()
+			if wcut&8 == 0 {
+				g.multiply(buffer(part), func(tile, pair int, sums [2]kernel.Vec) {
+					for i, v := range acc[tile][pair] {
+						v.Set(g.addVec(v.Get(), sums[i]))
+					}
+				})
+			}
+			return
+		}
 		s := g.probabilities(g.Sub(total, g.Mul(part, g.Int(attentionPart))))
 		old, add := softmax.add(s.top, s.den)
 		g.If(s.first, func() { each.StoreVec(g.Mul(s.head, g.Int(2)), g.MakeVec(old, add)) })
@@ -330,6 +361,9 @@ func (g *warpGroup) allParts(q, sinks, y *kernel.Buf) {
 			for r := range 2 {
 				factors[tile][r] = g.ofHead(each, tile, r)
 			}
+		}
+		if wcut&8 != 0 {
+			return
 		}
 		g.multiply(buffer(part), func(tile, pair int, sums [2]kernel.Vec) {
 			for i, v := range acc[tile][pair] {
@@ -356,6 +390,9 @@ func (g *warpGroup) allParts(q, sinks, y *kernel.Buf) {
 	for tile := range acc {
 		factors := [2]kernel.V{g.At(g.ofHead(each, tile, 0), 0), g.At(g.ofHead(each, tile, 1), 0)}
 		for pair, v := range acc[tile] {
+			if wcut&32 != 0 && pair > 0 {
+				continue
+			}
 			g.eachRun(tile, pair, [2]kernel.Vec{v[0].Get(), v[1].Get()}, func(r int, head, element, x0, x1 kernel.V) {
 				at := g.Mul(g.Add(g.Mul(g.token, g.Int(g.h)), head), g.Int(g.d))
 				y.StoreVec(g.Add(at, element), g.MakeVec(g.PackBF16(g.Mul(x0, factors[r]), g.Mul(x1, factors[r]))))

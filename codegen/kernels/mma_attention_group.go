@@ -44,7 +44,7 @@ func (g *warpGroup) writeScoresTogether(buffer kernel.V) {
 			}
 			chains = append(chains, c)
 		}
-		sums := g.GroupMMA(rows, chains...)
+		sums := g.WaitGroupMMA(0, g.StartGroupMMA(rows, chains...))
 		for i := range sums[0] {
 			halves[half] = append(halves[half], g.addVec(sums[0][i], sums[1][i]))
 		}
@@ -70,7 +70,7 @@ func (g *warpGroup) multiplyTogether(buffer kernel.V, f func(tile, pair int, sum
 		for s := range attentionPart / 16 {
 			c.Steps = append(c.Steps, [2]int{s * matrixStep, block*attentionPart*blockBytes + s*16*blockBytes})
 		}
-		sums := g.GroupMMA(blockElements, c)[0]
+		sums := g.WaitGroupMMA(0, g.StartGroupMMA(blockElements, c))[0]
 		for i := 0; i < len(sums); i += 2 {
 			f(0, (block*len(sums)+i)/2, [2]kernel.Vec{sums[i], sums[i+1]})
 		}

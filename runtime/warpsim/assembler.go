@@ -18,7 +18,8 @@ func (f *parser) assembly(to operand, c *cursor) (inst, error) {
 		return nil, err
 	}
 	c.take(",")
-	if _, err := c.quoted(); err != nil { // constraints
+	constraints, err := c.quoted()
+	if err != nil {
 		return nil, err
 	}
 	c.take("(")
@@ -47,7 +48,20 @@ func (f *parser) assembly(to operand, c *cursor) (inst, error) {
 		}
 		list = append(list, do)
 	}
+	tied := map[int]int{} // results that begin as arguments
+	for i, s := range strings.Split(constraints, ",") {
+		if n, err := strconv.Atoi(s); err == nil {
+			if tied[n] = i - a.results(); n >= a.results() || tied[n] >= len(args) {
+				return nil, fmt.Errorf("constraints %q", constraints)
+			}
+		}
+	}
 	return func(w *warp, active uint32) error {
+		for n, i := range tied {
+			for lane := range lanesOf(active) {
+				to.set(w, lane, n, args[i].get(w, lane, 0))
+			}
+		}
 		w.registers = map[string]*[Warp]uint64{}
 		for _, do := range list {
 			if err := do(w, active); err != nil {
@@ -148,8 +162,24 @@ func (a *assembler) statement(s string) (inst, error) {
 			}
 			return nil
 		}, nil
-	case op == "wgmma.fence.sync.aligned" || op == "wgmma.commit_group.sync.aligned" || op == "wgmma.wait_group.sync.aligned" && to == "0":
+	case op == "wgmma.fence.sync.aligned":
 		return func(_ *warp, active uint32) error { return all(op, active) }, nil
+	case op == "wgmma.commit_group.sync.aligned":
+		return func(w *warp, active uint32) error {
+			w.products = append(w.products, nil)
+			return all(op, active)
+		}, nil
+	case op == "wgmma.wait_group.sync.aligned":
+		n, err := strconv.Atoi(to)
+		if err != nil {
+			return nil, err
+		}
+		return func(w *warp, active uint32) error {
+			if err := all(op, active); err != nil {
+				return err
+			}
+			return w.waitProducts(n)
+		}, nil
 	case strings.HasPrefix(op, "wgmma.mma_async.sync.aligned."):
 		m := wgmmaText.FindStringSubmatch(strings.TrimPrefix(s, "wgmma.mma_async.sync.aligned."))
 		if m == nil {

@@ -55,6 +55,8 @@ type warp struct {
 	// copies are each lane's that it has not waited for: groups, and last what is in
 	// none yet.
 	copies [Warp][][]copied
+	// products are groups of matrix products that the warp has not waited for, as copies.
+	products [][]asyncRead
 	// registers are those of assembler that runs.
 	registers map[string]*[Warp]uint64
 	resume

@@ -3,7 +3,8 @@ package warpsim
 import "fmt"
 
 // groupProduct is a warp's part of wgmma: 16 rows of D[64,n] += A[64,16] B[16,n]. It is
-// made where it starts: kernels wait for it before anything else.
+// made where it starts; what it reads must be there until it was waited for. Nothing
+// finds kernels that touch its sums before.
 type groupProduct struct {
 	n         int
 	across    bool
@@ -19,6 +20,25 @@ const asyncReader = -2
 func (w *warp) fence(lane int) {
 	w.writes++
 	w.fences[w.first+lane] = w.writes
+}
+
+// asyncRead is a word that a product under way reads, and its last write then.
+type asyncRead struct {
+	of    *touch
+	order int
+}
+
+// waitProducts ends all groups of products but the last n.
+func (w *warp) waitProducts(n int) error {
+	for len(w.products)-1 > n {
+		for _, r := range w.products[0] {
+			if r.of.order != r.order {
+				return fmt.Errorf("lane %d wrote what a matrix product under way reads", r.of.writer)
+			}
+		}
+		w.products = w.products[1:]
+	}
+	return nil
 }
 
 // descriptor is a matrix in shared memory (PTX ISA, "Matrix Descriptor Format").
@@ -47,7 +67,12 @@ func (w *warp) matrixRow(d descriptor, row, c int) ([]byte, error) {
 			return nil, fmt.Errorf("a matrix product reads what lane %d wrote and has not fenced", t.writer)
 		}
 	}
+	if len(w.products) == 0 {
+		w.products = append(w.products, nil)
+	}
+	last := &w.products[len(w.products)-1]
 	for i := range touched {
+		*last = append(*last, asyncRead{&touched[i], touched[i].order})
 		if err := w.touch(&touched[i], asyncReader, false); err != nil {
 			return nil, fmt.Errorf("matrix in shared memory at %d: %w", at-poolBase, err)
 		}
