@@ -84,7 +84,7 @@ func (a *warpAttention) halves() int {
 }
 
 func (a *warpAttention) spec() string {
-	return fmt.Sprint(attnKnob("cut", 9), attnKnob("wcut", 0)) + fmt.Sprintf("%d%d%d%d ", a.hold, a.resident, a.buffers, a.halves()) + fmt.Sprintf("h%d d%d sets%d scale%g parts%v tiles%d together%v%s", a.h, a.d, a.sets, a.scale, a.inParts, a.tiles, a.together, rowSpec(a.rowsAre))
+	return fmt.Sprintf("%d%d%d%d ", a.hold, a.resident, a.buffers, a.halves()) + fmt.Sprintf("h%d d%d sets%d scale%g parts%v tiles%d together%v%s", a.h, a.d, a.sets, a.scale, a.inParts, a.tiles, a.together, rowSpec(a.rowsAre))
 }
 
 func lowerWarpAttention(l Lowering, o *ir.Op) error {
@@ -146,6 +146,7 @@ type attentionPool struct {
 	q, p   int   // queries and probabilities, as matrices are read
 	scores int
 	each   int // two numbers of each head
+	places int // addresses of a part's rows, of two parts by turns
 	list   int
 	bytes  int
 }
@@ -167,16 +168,11 @@ func (a *warpAttention) pool() attentionPool {
 	}
 	p.scores = take(a.halves() * a.heads() * warpScoreStride * 4)
 	p.each = take(a.heads() * 2 * 4)
-	p.list = take(4 * a.listed())
-	return p
-}
-
-// listed is how many rows are listed at a time.
-func (a *warpAttention) listed() int {
-	if a.inParts {
-		return attentionPart
+	p.places = take(2 * 8 * attentionPart)
+	if !a.inParts {
+		p.list = take(4 * warpRowList)
 	}
-	return warpRowList
+	return p
 }
 
 // warpGroup is the state of a group.
@@ -225,28 +221,22 @@ func (g *warpGroup) onePart(q *kernel.Buf, out []*kernel.Buf, parts, part, headP
 	acc, softmax, counts := out[0], out[1], out[2]
 	g.copyQueries(q)
 	from := g.Mul(part, g.Int(attentionPart))
-	total := g.listRows(from)
+	places := g.lds(g.at.places, ir.I64)
+	total := g.listRows(from, attentionPart, func(at, row kernel.V) { places.StoreBits(at, g.address(row)) })
 	left := g.Sub(total, from)
 	g.If(g.Cmp(kernel.EQ, g.Add(part, headPart), g.Int(0)), func() {
 		g.First(func() { counts.Store(g.token, g.Convert(total, kernel.I32)) })
 	})
-	cut := attnKnob("cut", 9)
-	if cut == 0 {
-		return
-	}
 	g.If(g.Cmp(kernel.GT, left, g.Int(0)), func() {
-		g.copyRows(g.Int(0), left, g.Int(0))
+		last := g.Sub(left, g.Int(1))
+		for _, step := range g.copyRows(g.Int(0), g.Int(0), func(row kernel.V) kernel.V { return g.Select(g.Cmp(kernel.LT, row, left), row, last) }) {
+			step()
+		}
 		g.CommitCopies()
 		g.WaitCopies(0)
 		g.written()
-		if cut == 1 {
-			return
-		}
 		g.decodeRows()
-		if cut == 2 {
-			return
-		}
-		g.writeScores(nil, g.Int(0))
+		g.writeScores(nil, g.Int(0), nil)
 		g.Barrier()
 		first := g.Mul(g.Add(g.Mul(g.token, parts), part), g.Int(g.h))
 		s := g.probabilities(left)
@@ -287,17 +277,40 @@ func (g *warpGroup) eachRun(tile, pair int, sums [2]kernel.Vec, f func(r int, he
 // allParts adds the parts, one after the other.
 func (g *warpGroup) allParts(q, sinks, y *kernel.Buf) {
 	g.copyQueries(q)
-	total := g.listRows(g.Int(0))
+	list, places := g.lds(g.at.list, ir.I32), g.lds(g.at.places, ir.I64)
+	listFrom := func(from kernel.V) kernel.V {
+		return g.listRows(from, warpRowList, func(at, row kernel.V) { list.StoreBits(at, row) })
+	}
+	total := listFrom(g.Int(0))
 	parts := g.UDiv(g.Add(total, g.Int(attentionPart-1)), g.Int(attentionPart))
 	listed := g.UniformVar(g.Int(0))
+	// place finds where a part's rows are. A part that is not full is filled up with the
+	// last row, whose scores nobody heeds: memory that no row names is never read.
+	place := func(part kernel.V) {
+		g.If(g.Cmp(kernel.LT, g.Lane(), g.Int(attentionPart)), func() {
+			at, last := g.Add(g.Mul(part, g.Int(attentionPart)), g.Lane()), g.Sub(total, g.Int(1))
+			at = g.Sub(g.Select(g.Cmp(kernel.LT, at, total), at, last), listed.Get())
+			places.StoreBits(g.Add(g.turn(part, attentionPart), g.Lane()), g.address(list.LoadBits(at)))
+		})
+	}
 	buffer := func(part kernel.V) kernel.V {
-		return g.Mul(g.URem(part, g.Int(len(g.at.rows))), g.Int(attentionPart*g.d*2))
+		if len(g.at.rows) == 1 {
+			return g.Int(0)
+		}
+		return g.turn(part, attentionPart*g.d*2)
 	}
-	fetch := func(part kernel.V) {
-		from := g.Sub(g.Mul(part, g.Int(attentionPart)), listed.Get())
-		g.copyRows(from, g.Sub(total, listed.Get()), buffer(part))
+	fetch := func(part kernel.V) []func() {
+		first := g.turn(part, attentionPart)
+		return g.copyRows(buffer(part), first, func(row kernel.V) kernel.V { return row })
 	}
-	g.If(g.Cmp(kernel.GT, total, g.Int(0)), func() { fetch(g.Int(0)) })
+	g.If(g.Cmp(kernel.GT, total, g.Int(0)), func() {
+		place(g.Int(0))
+		place(g.Int(1))
+		g.Barrier()
+		for _, step := range fetch(g.Int(0)) {
+			step()
+		}
+	})
 	g.CommitCopies()
 
 	softmax := newSoftmaxSum(g.K)
@@ -312,46 +325,26 @@ func (g *warpGroup) allParts(q, sinks, y *kernel.Buf) {
 	}
 	queries := g.heldQueries()
 	each := g.lds(g.at.each, ir.F32)
-	wcut := attnKnob("wcut", 0)
-	upTo := parts
-	if wcut&64 != 0 {
-		upTo = g.UDiv(parts, g.Int(1000))
-	}
-	g.For(g.Int(0), upTo, 1, func(part kernel.V) {
+	// add adds a part, while the next one, if more, comes.
+	add := func(part kernel.V, more bool) {
 		g.WaitCopies(0)
 		g.written() // and no lane is in the last part any more
 		g.decodeRows()
-		next := g.Add(part, g.Int(1))
-		fetchNext := func() {
-			g.If(g.Cmp(kernel.LT, next, parts), func() {
-				from := g.Mul(next, g.Int(attentionPart))
+		var steps []func()
+		if more {
+			second := g.Add(part, g.Int(2))
+			from := g.Mul(second, g.Int(attentionPart))
+			g.If(g.Cmp(kernel.LT, from, total), func() {
 				g.If(g.Cmp(kernel.GE, g.Sub(from, listed.Get()), g.Int(warpRowList)), func() {
-					g.listRows(from)
+					listFrom(from)
 					listed.Set(from)
 				})
-				fetch(next)
+				place(second)
 			})
-			g.CommitCopies()
+			steps = append(fetch(g.Add(part, g.Int(1))), g.CommitCopies)
 		}
-		late := g.buffers == 1 && !g.rowsAre.Packed()
-		if !late {
-			fetchNext()
-		}
-		if wcut&2 == 0 {
-			g.writeScores(queries, buffer(part))
-		}
+		g.writeScores(queries, buffer(part), steps)
 		g.Barrier()
-		if wcut&4 != 0 {
-			g.written()
-			if wcut&8 == 0 {
-				g.multiply(buffer(part), func(tile, pair int, sums [2]kernel.Vec) {
-					for i, v := range acc[tile][pair] {
-						v.Set(g.addVec(v.Get(), sums[i]))
-					}
-				})
-			}
-			return
-		}
 		s := g.probabilities(g.Sub(total, g.Mul(part, g.Int(attentionPart))))
 		old, add := softmax.add(s.top, s.den)
 		g.If(s.first, func() { each.StoreVec(g.Mul(s.head, g.Int(2)), g.MakeVec(old, add)) })
@@ -361,9 +354,6 @@ func (g *warpGroup) allParts(q, sinks, y *kernel.Buf) {
 			for r := range 2 {
 				factors[tile][r] = g.ofHead(each, tile, r)
 			}
-		}
-		if wcut&8 != 0 {
-			return
 		}
 		g.multiply(buffer(part), func(tile, pair int, sums [2]kernel.Vec) {
 			for i, v := range acc[tile][pair] {
@@ -375,11 +365,10 @@ func (g *warpGroup) allParts(q, sinks, y *kernel.Buf) {
 				v.Set(g.MakeVec(out...))
 			}
 		})
-		if late {
-			g.Barrier()
-			fetchNext()
-		}
-	})
+	}
+	last := g.Sub(parts, g.Int(1))
+	g.For(g.Int(0), last, 1, func(part kernel.V) { add(part, true) })
+	g.If(g.Cmp(kernel.GE, last, g.Int(0)), func() { add(last, false) })
 
 	own, first := g.softmaxHead()
 	head, there := g.headOf(own)
@@ -390,15 +379,17 @@ func (g *warpGroup) allParts(q, sinks, y *kernel.Buf) {
 	for tile := range acc {
 		factors := [2]kernel.V{g.At(g.ofHead(each, tile, 0), 0), g.At(g.ofHead(each, tile, 1), 0)}
 		for pair, v := range acc[tile] {
-			if wcut&32 != 0 && pair > 0 {
-				continue
-			}
 			g.eachRun(tile, pair, [2]kernel.Vec{v[0].Get(), v[1].Get()}, func(r int, head, element, x0, x1 kernel.V) {
 				at := g.Mul(g.Add(g.Mul(g.token, g.Int(g.h)), head), g.Int(g.d))
 				y.StoreVec(g.Add(at, element), g.MakeVec(g.PackBF16(g.Mul(x0, factors[r]), g.Mul(x1, factors[r]))))
 			})
 		}
 	}
+}
+
+// turn is which of two places of so much room a part takes.
+func (g *warpGroup) turn(part kernel.V, room int) kernel.V {
+	return g.Mul(g.And(part, g.Int(1)), g.Int(room))
 }
 
 // ofHead is the two numbers of a head that the lane has sums of.

@@ -74,12 +74,13 @@ func (g *warpGroup) queryStep(i int) kernel.Vec {
 }
 
 // writeScores multiplies the part with the queries, and writes what the warp has of the
-// sums.
-func (g *warpGroup) writeScores(queries []kernel.Vec, buffer kernel.V) {
+// sums. Between its products it takes the steps.
+func (g *warpGroup) writeScores(queries []kernel.Vec, buffer kernel.V, steps []func()) {
 	if g.together {
-		g.writeScoresTogether(buffer)
+		g.writeScoresTogether(buffer, steps)
 		return
 	}
+	some := ceilDiv(len(steps), 4/g.halves()*g.quarterSteps())
 	tile, firstRow, half := g.scoreWork()
 	place := g.rowPlace(true)
 	sixteens := g.scoreRows() / 16
@@ -108,6 +109,10 @@ func (g *warpGroup) writeScores(queries []kernel.Vec, buffer kernel.V) {
 						c := &quarters[q][2*n+eight]
 						*c = g.WarpMMA(g.mma, a, g.Part(b, 2*eight, 2), *c)
 					}
+				}
+				for range min(some, len(steps)) {
+					steps[0]()
+					steps = steps[1:]
 				}
 			}
 		}

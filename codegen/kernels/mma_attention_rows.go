@@ -12,10 +12,10 @@ import (
 // listStep is how many columns a lane looks at together.
 const listStep = 5
 
-// listRows numbers the rows that the token sees, of all sets, and lists those from number
-// from on as far as there is room. It returns how many it sees in all, uniform.
-func (g *warpGroup) listRows(from kernel.V) kernel.V {
-	list := g.lds(g.at.list, ir.I32)
+// listRows numbers the rows that the token sees, of all sets, and calls store with those
+// from number from on, as many as there is room for: in which place, and which row. It
+// returns how many it sees in all, uniform.
+func (g *warpGroup) listRows(from kernel.V, room int, store func(at, row kernel.V)) kernel.V {
 	columns := g.Int(0)
 	ends := make([]kernel.V, g.sets)
 	for s := range ends {
@@ -32,13 +32,23 @@ func (g *warpGroup) listRows(from kernel.V) kernel.V {
 		before, total := g.Ranks(there...)
 		for i, row := range rows {
 			at := g.Sub(g.Add(count.Get(), g.Convert(before[i], kernel.I64)), from)
-			fits := g.And(g.Cmp(kernel.GE, at, g.Int(0)), g.Cmp(kernel.LT, at, g.Int(g.listed())))
-			g.If(g.And(there[i], fits), func() { list.StoreBits(at, row) })
+			fits := g.And(g.Cmp(kernel.GE, at, g.Int(0)), g.Cmp(kernel.LT, at, g.Int(room)))
+			g.If(g.And(there[i], fits), func() { store(at, row) })
 		}
 		count.Set(g.Add(count.Get(), g.Convert(total, kernel.I64)))
 	})
 	g.Barrier()
 	return count.Get()
+}
+
+// address is where a row begins that has the number of its set above it.
+func (g *warpGroup) address(row kernel.V) kernel.V {
+	base := g.rowSets[0].Address(g.Int(0))
+	for s := 1; s < g.sets; s++ {
+		base = g.Select(g.Cmp(kernel.GE, row, g.Int32(s<<rowBits)), g.rowSets[2*s].Address(g.Int(0)), base)
+	}
+	number := g.Convert(g.And(row, g.Int32(1<<rowBits-1)), kernel.I64)
+	return g.Add(base, g.Mul(number, g.Int(int(rowBytes(g.rowsAre)))))
 }
 
 // rowAt is the row of a column, with the number of its set above it, or negative.
@@ -78,30 +88,18 @@ func (g *warpGroup) copyQueries(q *kernel.Buf) {
 	})
 }
 
-// copyRows starts to copy a part: the listed rows from number from on, of which left are
-// there. A part that is not full is filled up with the last row, whose scores nobody
-// heeds: memory that no row names is never read.
-func (g *warpGroup) copyRows(from, end, buffer kernel.V) {
-	list := g.lds(g.at.list, ir.I32)
+// copyRows are the steps to start to copy a part, whose rows are in the places from first
+// on that which names, to a buffer.
+func (g *warpGroup) copyRows(buffer, first kernel.V, which func(row kernel.V) kernel.V) []func() {
+	places := g.lds(g.at.places, ir.I64)
 	pieces := int(rowBytes(g.rowsAre) / 16)
-	last := g.Sub(end, g.Int(1))
-	bases := make([]kernel.V, g.sets)
-	for s := range bases {
-		bases[s] = g.rowSets[2*s].Address(g.Int(0))
-	}
 	total := attentionPart * pieces
-	step := func(first int) {
-		i := g.Add(g.Lane(), g.Int(first))
+	var steps []func()
+	for from := 0; from < total; from += g.T.Lanes {
+		i := g.Add(g.Lane(), g.Int(from))
 		copyPiece := func() {
-			row, c := g.UDiv(i, g.Int(pieces)), g.URem(i, g.Int(pieces))
-			at := g.Add(from, row)
-			listed := list.LoadBits(g.Select(g.Cmp(kernel.LT, at, end), at, last))
-			base := bases[0]
-			for s := 1; s < len(bases); s++ {
-				base = g.Select(g.Cmp(kernel.GE, listed, g.Int32(s<<rowBits)), bases[s], base)
-			}
-			number := g.Convert(g.And(listed, g.Int32(1<<rowBits-1)), kernel.I64)
-			src := g.ReadAt(g.Add(base, g.Add(g.Mul(number, g.Int(16*pieces)), g.Mul(c, g.Int(16)))), ir.U8)
+			row, c := g.divide(i, pieces)
+			src := g.ReadAt(g.Add(places.LoadBits(g.Add(first, which(row))), g.Mul(c, g.Int(16))), ir.U8)
 			to := g.Add(g.Int(g.at.packed), g.Mul(i, g.Int(16)))
 			if !g.rowsAre.Packed() {
 				block := g.Mul(g.UDiv(c, g.Int(8)), g.Int(attentionPart*blockBytes))
@@ -109,56 +107,67 @@ func (g *warpGroup) copyRows(from, end, buffer kernel.V) {
 			}
 			g.pool.CopyAsync(to, src, g.Int(0))
 		}
-		if first+g.T.Lanes <= total {
-			copyPiece()
-			return
+		if from+g.T.Lanes > total {
+			whole := copyPiece
+			copyPiece = func() { g.If(g.Cmp(kernel.LT, i, g.Int(total)), whole) }
 		}
-		g.If(g.Cmp(kernel.LT, i, g.Int(total)), copyPiece)
+		steps = append(steps, copyPiece)
 	}
-	for first := 0; first < total; first += g.T.Lanes {
-		step(first)
+	return steps
+}
+
+// divide is i, below 2^31, by n, and the rest.
+func (g *warpGroup) divide(i kernel.V, n int) (quotient, rest kernel.V) {
+	if n&(n-1) == 0 {
+		return g.UDiv(i, g.Int(n)), g.URem(i, g.Int(n))
 	}
+	i = g.Convert(i, kernel.I32)
+	return g.Convert(g.UDiv(i, g.Int32(n)), kernel.I64), g.Convert(g.URem(i, g.Int32(n)), kernel.I64)
 }
 
 // decodeRows makes numbers of bf16 of a part that is packed.
 func (g *warpGroup) decodeRows() {
 	f := g.rowsAre
-	if !f.Packed() || attnKnob("wcut", 0)&16 != 0 {
+	if !f.Packed() {
 		return
 	}
-	raw, scales := g.lds(g.at.packed, ir.U8), g.lds(g.at.packed+f.Scales(), ir.U8)
-	store := func(row, eight kernel.V, words kernel.Vec) {
+	raw := g.lds(g.at.packed, ir.U8)
+	// The lanes of a warp have rows that follow each other, which are in different banks,
+	// and the same pieces of them.
+	row, from := g.And(g.Lane(), g.Int(attentionPart-1)), g.UDiv(g.Lane(), g.Int(attentionPart))
+	at := g.Mul(row, g.Int(f.Bytes()))
+	scales := raw.LoadVec(g.Add(at, g.Int(f.Scales())), scaleBytes(f))
+	store := func(eight kernel.V, words kernel.Vec) {
 		block := g.Mul(g.UDiv(eight, g.Int(8)), g.Int(attentionPart*blockBytes))
-		at := g.Add(block, g.swizzled(row, g.URem(eight, g.Int(8))))
-		g.lds(g.at.rows[0], ir.U8).StoreVec(at, words)
+		to := g.Add(block, g.swizzled(row, g.URem(eight, g.Int(8))))
+		g.lds(g.at.rows[0], ir.U8).StoreVec(to, words)
 	}
-	g.spread(attentionPart*f.Dims/16, f.Dims/16, func(row, piece kernel.V) {
-		at := g.Mul(row, g.Int(f.Bytes()))
+	// each calls f for pieces that the lanes of a row share.
+	each := func(pieces int, f func(piece kernel.V, least int)) {
+		step := g.T.Lanes / attentionPart
+		for i := 0; i < pieces; i += step {
+			piece := g.Add(from, g.Int(i))
+			if i+step <= pieces {
+				f(piece, i)
+				continue
+			}
+			g.If(g.Cmp(kernel.LT, piece, g.Int(pieces)), func() { f(piece, i) })
+		}
+	}
+	each(f.Dims/16, func(piece kernel.V, least int) {
 		codes := raw.LoadVec(g.Add(at, g.Mul(piece, g.Int(16))), 16)
-		scale := g.DecodeE8M0(scales.LoadBits(g.Add(at, g.UDiv(piece, g.Int(f.Block/16)))))
-		numbers := g.E4M3ToBF16(codes, scale)
+		scale := g.LShr(g.At(scales, least*16/f.Block/4), g.Int32(8*(least*16/f.Block%4)))
+		if step := g.T.Lanes / attentionPart * 16; f.Block%step != 0 { // not of one block
+			scale = raw.LoadBits(g.Add(g.Add(at, g.Int(f.Scales())), g.UDiv(piece, g.Int(f.Block/16))))
+		}
+		numbers := g.E4M3ToBF16(codes, g.DecodeE8M0(g.And(scale, g.Int32(0xFF))))
 		for half := range 2 {
-			store(row, g.Add(g.Mul(piece, g.Int(2)), g.Int(half)), g.Part(numbers, 4*half, 4))
+			store(g.Add(g.Mul(piece, g.Int(2)), g.Int(half)), g.Part(numbers, 4*half, 4))
 		}
 	})
-	if rest := (f.D - f.Dims) / 8; rest > 0 {
-		g.spread(attentionPart*rest, rest, func(row, piece kernel.V) {
-			at := g.Add(g.Mul(row, g.Int(f.Bytes())), g.Add(g.Int(f.Rest()), g.Mul(piece, g.Int(16))))
-			store(row, g.Add(piece, g.Int(f.Dims/8)), raw.LoadVec(at, 16))
-		})
-	}
+	each((f.D-f.Dims)/8, func(piece kernel.V, _ int) {
+		words := raw.LoadVec(g.Add(at, g.Add(g.Int(f.Rest()), g.Mul(piece, g.Int(16)))), 16)
+		store(g.Add(piece, g.Int(f.Dims/8)), words)
+	})
 	g.written()
-}
-
-// spread calls f for n pieces, so many to a row, spread over the lanes.
-func (g *warpGroup) spread(n, perRow int, f func(row, piece kernel.V)) {
-	for first := 0; first < n; first += g.T.Lanes {
-		i := g.Add(g.Lane(), g.Int(first))
-		do := func() { f(g.UDiv(i, g.Int(perRow)), g.URem(i, g.Int(perRow))) }
-		if first+g.T.Lanes <= n {
-			do()
-			continue
-		}
-		g.If(g.Cmp(kernel.LT, i, g.Int(n)), do)
-	}
 }

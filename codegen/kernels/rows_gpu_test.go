@@ -7,8 +7,8 @@ import (
 	"flag"
 	"fmt"
 	"math"
-	"os"
 	"math/rand/v2"
+	"os"
 	"sync"
 	"testing"
 
