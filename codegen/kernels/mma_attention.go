@@ -84,7 +84,7 @@ func (a *warpAttention) halves() int {
 }
 
 func (a *warpAttention) spec() string {
-	return fmt.Sprintf("%d%d%d%d ", a.hold, a.resident, a.buffers, a.halves()) + fmt.Sprintf("h%d d%d sets%d scale%g parts%v tiles%d together%v%s", a.h, a.d, a.sets, a.scale, a.inParts, a.tiles, a.together, rowSpec(a.rowsAre))
+	return fmt.Sprint(attnKnob("x", 0), attnKnob("wcut", 0)) + fmt.Sprintf("%d%d%d%d ", a.hold, a.resident, a.buffers, a.halves()) + fmt.Sprintf("h%d d%d sets%d scale%g parts%v tiles%d together%v%s", a.h, a.d, a.sets, a.scale, a.inParts, a.tiles, a.together, rowSpec(a.rowsAre))
 }
 
 func lowerWarpAttention(l Lowering, o *ir.Op) error {
@@ -146,7 +146,6 @@ type attentionPool struct {
 	q, p   int   // queries and probabilities, as matrices are read
 	scores int
 	each   int // two numbers of each head
-	places int // addresses of a part's rows, of two parts by turns
 	list   int
 	bytes  int
 }
@@ -168,11 +167,16 @@ func (a *warpAttention) pool() attentionPool {
 	}
 	p.scores = take(a.halves() * a.heads() * warpScoreStride * 4)
 	p.each = take(a.heads() * 2 * 4)
-	p.places = take(2 * 8 * attentionPart)
-	if !a.inParts {
-		p.list = take(4 * warpRowList)
-	}
+	p.list = take(4 * a.listed())
 	return p
+}
+
+// listed is how many rows are listed at a time.
+func (a *warpAttention) listed() int {
+	if a.inParts {
+		return attentionPart
+	}
+	return warpRowList
 }
 
 // warpGroup is the state of a group.
@@ -221,15 +225,13 @@ func (g *warpGroup) onePart(q *kernel.Buf, out []*kernel.Buf, parts, part, headP
 	acc, softmax, counts := out[0], out[1], out[2]
 	g.copyQueries(q)
 	from := g.Mul(part, g.Int(attentionPart))
-	places := g.lds(g.at.places, ir.I64)
-	total := g.listRows(from, attentionPart, func(at, row kernel.V) { places.StoreBits(at, g.address(row)) })
+	total := g.listRows(from)
 	left := g.Sub(total, from)
 	g.If(g.Cmp(kernel.EQ, g.Add(part, headPart), g.Int(0)), func() {
 		g.First(func() { counts.Store(g.token, g.Convert(total, kernel.I32)) })
 	})
 	g.If(g.Cmp(kernel.GT, left, g.Int(0)), func() {
-		last := g.Sub(left, g.Int(1))
-		for _, step := range g.copyRows(g.Int(0), g.Int(0), func(row kernel.V) kernel.V { return g.Select(g.Cmp(kernel.LT, row, left), row, last) }) {
+		for _, step := range g.copyRows(g.Int(0), left, g.Int(0)) {
 			step()
 		}
 		g.CommitCopies()
@@ -277,22 +279,9 @@ func (g *warpGroup) eachRun(tile, pair int, sums [2]kernel.Vec, f func(r int, he
 // allParts adds the parts, one after the other.
 func (g *warpGroup) allParts(q, sinks, y *kernel.Buf) {
 	g.copyQueries(q)
-	list, places := g.lds(g.at.list, ir.I32), g.lds(g.at.places, ir.I64)
-	listFrom := func(from kernel.V) kernel.V {
-		return g.listRows(from, warpRowList, func(at, row kernel.V) { list.StoreBits(at, row) })
-	}
-	total := listFrom(g.Int(0))
+	total := g.listRows(g.Int(0))
 	parts := g.UDiv(g.Add(total, g.Int(attentionPart-1)), g.Int(attentionPart))
 	listed := g.UniformVar(g.Int(0))
-	// place finds where a part's rows are. A part that is not full is filled up with the
-	// last row, whose scores nobody heeds: memory that no row names is never read.
-	place := func(part kernel.V) {
-		g.If(g.Cmp(kernel.LT, g.Lane(), g.Int(attentionPart)), func() {
-			at, last := g.Add(g.Mul(part, g.Int(attentionPart)), g.Lane()), g.Sub(total, g.Int(1))
-			at = g.Sub(g.Select(g.Cmp(kernel.LT, at, total), at, last), listed.Get())
-			places.StoreBits(g.Add(g.turn(part, attentionPart), g.Lane()), g.address(list.LoadBits(at)))
-		})
-	}
 	buffer := func(part kernel.V) kernel.V {
 		if len(g.at.rows) == 1 {
 			return g.Int(0)
@@ -300,13 +289,10 @@ func (g *warpGroup) allParts(q, sinks, y *kernel.Buf) {
 		return g.turn(part, attentionPart*g.d*2)
 	}
 	fetch := func(part kernel.V) []func() {
-		first := g.turn(part, attentionPart)
-		return g.copyRows(buffer(part), first, func(row kernel.V) kernel.V { return row })
+		from := g.Sub(g.Mul(part, g.Int(attentionPart)), listed.Get())
+		return g.copyRows(from, g.Sub(total, listed.Get()), buffer(part))
 	}
 	g.If(g.Cmp(kernel.GT, total, g.Int(0)), func() {
-		place(g.Int(0))
-		place(g.Int(1))
-		g.Barrier()
 		for _, step := range fetch(g.Int(0)) {
 			step()
 		}
@@ -326,22 +312,38 @@ func (g *warpGroup) allParts(q, sinks, y *kernel.Buf) {
 	queries := g.heldQueries()
 	each := g.lds(g.at.each, ir.F32)
 	// add adds a part, while the next one, if more, comes.
+	wcut, x := attnKnob("wcut", 0), attnKnob("x", 0)
 	add := func(part kernel.V, more bool) {
-		g.WaitCopies(0)
-		g.written() // and no lane is in the last part any more
-		g.decodeRows()
+		if x&1 == 0 {
+			g.WaitCopies(0)
+		}
+		if x&4 == 0 {
+			g.written() // and no lane is in the last part any more
+		}
+		if wcut&16 == 0 {
+			g.decodeRows()
+		}
+		if wcut == 31 {
+			if x&2 == 0 {
+				g.CommitCopies()
+			}
+			if x&8 == 0 {
+				g.Barrier()
+			}
+			if x&16 == 0 {
+				g.Barrier()
+			}
+			return
+		}
 		var steps []func()
 		if more {
-			second := g.Add(part, g.Int(2))
-			from := g.Mul(second, g.Int(attentionPart))
-			g.If(g.Cmp(kernel.LT, from, total), func() {
-				g.If(g.Cmp(kernel.GE, g.Sub(from, listed.Get()), g.Int(warpRowList)), func() {
-					listFrom(from)
-					listed.Set(from)
-				})
-				place(second)
+			next := g.Add(part, g.Int(1))
+			from := g.Mul(next, g.Int(attentionPart))
+			g.If(g.Cmp(kernel.GE, g.Sub(from, listed.Get()), g.Int(warpRowList)), func() {
+				g.listRows(from)
+				listed.Set(from)
 			})
-			steps = append(fetch(g.Add(part, g.Int(1))), g.CommitCopies)
+			steps = append(fetch(next), g.CommitCopies)
 		}
 		g.writeScores(queries, buffer(part), steps)
 		g.Barrier()
@@ -376,15 +378,30 @@ func (g *warpGroup) allParts(q, sinks, y *kernel.Buf) {
 	g.Barrier() // the last readers of the parts' factors are done
 	g.If(first, func() { each.StoreVec(g.Mul(own, g.Int(2)), g.MakeVec(factor, factor)) })
 	g.Barrier()
+	// The rows' place takes the results, so that lanes write what lies together.
 	for tile := range acc {
 		factors := [2]kernel.V{g.At(g.ofHead(each, tile, 0), 0), g.At(g.ofHead(each, tile, 1), 0)}
 		for pair, v := range acc[tile] {
-			g.eachRun(tile, pair, [2]kernel.Vec{v[0].Get(), v[1].Get()}, func(r int, head, element, x0, x1 kernel.V) {
-				at := g.Mul(g.Add(g.Mul(g.token, g.Int(g.h)), head), g.Int(g.d))
-				y.StoreVec(g.Add(at, element), g.MakeVec(g.PackBF16(g.Mul(x0, factors[r]), g.Mul(x1, factors[r]))))
-			})
+			for eight, x := range v {
+				for r := range 2 {
+					word := g.PackBF16(g.Mul(g.At(x.Get(), 2*r), factors[r]), g.Mul(g.At(x.Get(), 2*r+1), factors[r]))
+					c := g.Add(g.Mul(g.pairOf(pair), g.Int(2)), g.Int(eight))
+					at := g.Add(g.headPlace(g.sumHead(tile, r), c), g.Mul(g.column, g.Int(4)))
+					g.lds(g.at.rows[0], ir.U8).StoreVec(at, g.MakeVec(word))
+				}
+			}
 		}
 	}
+	g.Barrier()
+	pieces := g.d / 8
+	g.For(g.Int(0), g.Int(g.heads()*pieces), g.T.Lanes, func(from kernel.V) {
+		row, c := g.divide(g.Add(from, g.Lane()), pieces)
+		head, own := g.headOf(row)
+		g.If(own, func() {
+			words := g.lds(g.at.rows[0], ir.U8).LoadVec(g.headPlace(row, c), 16)
+			y.StoreVec(g.Add(g.Mul(g.Add(g.Mul(g.token, g.Int(g.h)), head), g.Int(g.d)), g.Mul(c, g.Int(8))), words)
+		})
+	})
 }
 
 // turn is which of two places of so much room a part takes.

@@ -12,10 +12,10 @@ import (
 // listStep is how many columns a lane looks at together.
 const listStep = 5
 
-// listRows numbers the rows that the token sees, of all sets, and calls store with those
-// from number from on, as many as there is room for: in which place, and which row. It
-// returns how many it sees in all, uniform.
-func (g *warpGroup) listRows(from kernel.V, room int, store func(at, row kernel.V)) kernel.V {
+// listRows numbers the rows that the token sees, of all sets, and lists those from number
+// from on as far as there is room. It returns how many it sees in all, uniform.
+func (g *warpGroup) listRows(from kernel.V) kernel.V {
+	list := g.lds(g.at.list, ir.I32)
 	columns := g.Int(0)
 	ends := make([]kernel.V, g.sets)
 	for s := range ends {
@@ -32,8 +32,8 @@ func (g *warpGroup) listRows(from kernel.V, room int, store func(at, row kernel.
 		before, total := g.Ranks(there...)
 		for i, row := range rows {
 			at := g.Sub(g.Add(count.Get(), g.Convert(before[i], kernel.I64)), from)
-			fits := g.And(g.Cmp(kernel.GE, at, g.Int(0)), g.Cmp(kernel.LT, at, g.Int(room)))
-			g.If(g.And(there[i], fits), func() { store(at, row) })
+			fits := g.And(g.Cmp(kernel.GE, at, g.Int(0)), g.Cmp(kernel.LT, at, g.Int(g.listed())))
+			g.If(g.And(there[i], fits), func() { list.StoreBits(at, row) })
 		}
 		count.Set(g.Add(count.Get(), g.Convert(total, kernel.I64)))
 	})
@@ -75,6 +75,11 @@ func (g *warpGroup) swizzled(row, c kernel.V) kernel.V {
 	return g.Add(g.Mul(row, g.Int(blockBytes)), g.Shl(g.Xor(c, g.And(row, g.Int(7))), g.Int(4)))
 }
 
+// headPlace is the offset of 16 bytes of a head's row.
+func (g *warpGroup) headPlace(row, c kernel.V) kernel.V {
+	return g.Add(g.Mul(g.UDiv(c, g.Int(8)), g.Int(g.heads()*blockBytes)), g.swizzled(row, g.URem(c, g.Int(8))))
+}
+
 // copyQueries starts to copy the queries of the group's heads.
 func (g *warpGroup) copyQueries(q *kernel.Buf) {
 	pieces := g.d / 8
@@ -83,35 +88,55 @@ func (g *warpGroup) copyQueries(q *kernel.Buf) {
 		row, c := g.UDiv(i, g.Int(pieces)), g.URem(i, g.Int(pieces))
 		head, own := g.headOf(row)
 		head = g.Select(own, head, g.Int(g.h-1))
-		at := g.Add(g.Mul(g.UDiv(c, g.Int(8)), g.Int(g.heads()*blockBytes)), g.swizzled(row, g.URem(c, g.Int(8))))
-		g.pool.CopyAsync(g.Add(at, g.Int(g.at.q)), q, g.Add(g.Mul(g.Add(g.Mul(g.token, g.Int(g.h)), head), g.Int(g.d)), g.Mul(c, g.Int(8))))
+		g.pool.CopyAsync(g.Add(g.headPlace(row, c), g.Int(g.at.q)), q, g.Add(g.Mul(g.Add(g.Mul(g.token, g.Int(g.h)), head), g.Int(g.d)), g.Mul(c, g.Int(8))))
 	})
 }
 
-// copyRows are the steps to start to copy a part, whose rows are in the places from first
-// on that which names, to a buffer.
-func (g *warpGroup) copyRows(buffer, first kernel.V, which func(row kernel.V) kernel.V) []func() {
-	places := g.lds(g.at.places, ir.I64)
-	pieces := int(rowBytes(g.rowsAre) / 16)
-	total := attentionPart * pieces
+// warpRows is how many rows of a part a warp copies.
+func (g *warpGroup) warpRows() int { return attentionPart / g.warps }
+
+// copyRows are the steps to start to copy a part to a buffer: the listed rows from number
+// from on, up to end. A part that is not full is filled up with the last row, whose
+// scores nobody heeds: memory that no row names is never read.
+func (g *warpGroup) copyRows(from, end, buffer kernel.V) []func() {
+	list := g.lds(g.at.list, ir.I32)
+	rows, pieces := g.warpRows(), int(rowBytes(g.rowsAre)/16)
+	first := g.Mul(g.warp, g.Int(rows))
+	at := g.Add(from, g.Add(first, g.And(g.lane, g.Int(rows-1))))
+	mine := g.address(list.LoadBits(g.Select(g.Cmp(kernel.LT, at, end), at, g.Sub(end, g.Int(1)))))
+	// piece copies 16 bytes of a row of the warp's.
+	piece := func(row, c kernel.V) {
+		src := g.ReadAt(g.Add(g.FromLane(mine, row), g.Mul(c, g.Int(16))), ir.U8)
+		row = g.Add(first, row)
+		to := g.Add(g.Int(g.at.packed), g.Add(g.Mul(row, g.Int(16*pieces)), g.Mul(c, g.Int(16))))
+		if !g.rowsAre.Packed() {
+			block := g.Mul(g.UDiv(c, g.Int(8)), g.Int(attentionPart*blockBytes))
+			to = g.Add(g.Add(g.Int(g.at.rows[0]), buffer), g.Add(block, g.swizzled(row, g.URem(c, g.Int(8)))))
+		}
+		g.pool.CopyAsync(to, src, g.Int(0))
+	}
 	var steps []func()
-	for from := 0; from < total; from += g.T.Lanes {
-		i := g.Add(g.Lane(), g.Int(from))
-		copyPiece := func() {
-			row, c := g.divide(i, pieces)
-			src := g.ReadAt(g.Add(places.LoadBits(g.Add(first, which(row))), g.Mul(c, g.Int(16))), ir.U8)
-			to := g.Add(g.Int(g.at.packed), g.Mul(i, g.Int(16)))
-			if !g.rowsAre.Packed() {
-				block := g.Mul(g.UDiv(c, g.Int(8)), g.Int(attentionPart*blockBytes))
-				to = g.Add(g.Add(g.Int(g.at.rows[0]), buffer), g.Add(block, g.swizzled(row, g.URem(c, g.Int(8)))))
+	for row := range rows {
+		for c := 0; c+g.T.Wave <= pieces; c += g.T.Wave {
+			steps = append(steps, func() { piece(g.Int(row), g.Add(g.lane, g.Int(c))) })
+		}
+	}
+	// What is left of rows of which no whole warp has pieces.
+	left := pieces % g.T.Wave
+	for i := 0; i < rows*left; i += g.T.Wave {
+		steps = append(steps, func() {
+			row, c := g.divide(g.Add(g.lane, g.Int(i)), left)
+			c = g.Add(c, g.Int(pieces-left))
+			if i+g.T.Wave <= rows*left {
+				piece(row, c)
+				return
 			}
-			g.pool.CopyAsync(to, src, g.Int(0))
-		}
-		if from+g.T.Lanes > total {
-			whole := copyPiece
-			copyPiece = func() { g.If(g.Cmp(kernel.LT, i, g.Int(total)), whole) }
-		}
-		steps = append(steps, copyPiece)
+			there := g.Cmp(kernel.LT, row, g.Int(rows))
+			row = g.Select(there, row, g.Int(0))
+			// All lanes take part in the exchange.
+			src, to := g.Add(g.FromLane(mine, row), g.Mul(c, g.Int(16))), g.Add(g.Mul(g.Add(first, row), g.Int(16*pieces)), g.Mul(c, g.Int(16)))
+			g.If(there, func() { g.pool.CopyAsync(g.Add(to, g.Int(g.at.packed)), g.ReadAt(src, ir.U8), g.Int(0)) })
+		})
 	}
 	return steps
 }
@@ -142,32 +167,46 @@ func (g *warpGroup) decodeRows() {
 		to := g.Add(block, g.swizzled(row, g.URem(eight, g.Int(8))))
 		g.lds(g.at.rows[0], ir.U8).StoreVec(to, words)
 	}
-	// each calls f for pieces that the lanes of a row share.
-	each := func(pieces int, f func(piece kernel.V, least int)) {
-		step := g.T.Lanes / attentionPart
-		for i := 0; i < pieces; i += step {
-			piece := g.Add(from, g.Int(i))
-			if i+step <= pieces {
-				f(piece, i)
-				continue
+	// All loads come before all stores, which the compiler keeps in order.
+	step := g.T.Lanes / attentionPart
+	var loads []kernel.Vec
+	codes, rest := f.Dims/16, (f.D-f.Dims)/8
+	place := func(i int) (piece, where kernel.V, in kernel.V) {
+		piece = g.Add(from, g.Int(i))
+		where = g.Mul(piece, g.Int(16)) // codes, and what follows them
+		return piece, where, g.Cmp(kernel.LT, piece, g.Int(codes+rest))
+	}
+	for i := 0; i < codes+rest; i += step {
+		_, where, in := place(i)
+		if i+step > codes+rest {
+			where = g.Select(in, where, g.Int(0))
+		}
+		loads = append(loads, raw.LoadVec(g.Add(at, where), 16))
+	}
+	for n, words := range loads {
+		i := n * step
+		piece, _, in := place(i)
+		asCodes := func() {
+			scale := g.LShr(g.At(scales, i*16/f.Block/4), g.Int32(8*(i*16/f.Block%4)))
+			if f.Block%(16*step) != 0 { // not of one block
+				scale = raw.LoadBits(g.Add(g.Add(at, g.Int(f.Scales())), g.UDiv(piece, g.Int(f.Block/16))))
 			}
-			g.If(g.Cmp(kernel.LT, piece, g.Int(pieces)), func() { f(piece, i) })
+			numbers := g.E4M3ToBF16(words, g.DecodeE8M0(g.And(scale, g.Int32(0xFF))))
+			for half := range 2 {
+				store(g.Add(g.Mul(piece, g.Int(2)), g.Int(half)), g.Part(numbers, 4*half, 4))
+			}
+		}
+		asRest := func() { store(g.Add(piece, g.Int(f.Dims/8-codes)), words) }
+		switch {
+		case i+step <= codes:
+			asCodes()
+		case i >= codes && i+step <= codes+rest:
+			asRest()
+		default:
+			coded := g.Cmp(kernel.LT, piece, g.Int(codes))
+			g.If(coded, asCodes)
+			g.If(g.And(g.Not(coded), in), asRest)
 		}
 	}
-	each(f.Dims/16, func(piece kernel.V, least int) {
-		codes := raw.LoadVec(g.Add(at, g.Mul(piece, g.Int(16))), 16)
-		scale := g.LShr(g.At(scales, least*16/f.Block/4), g.Int32(8*(least*16/f.Block%4)))
-		if step := g.T.Lanes / attentionPart * 16; f.Block%step != 0 { // not of one block
-			scale = raw.LoadBits(g.Add(g.Add(at, g.Int(f.Scales())), g.UDiv(piece, g.Int(f.Block/16))))
-		}
-		numbers := g.E4M3ToBF16(codes, g.DecodeE8M0(g.And(scale, g.Int32(0xFF))))
-		for half := range 2 {
-			store(g.Add(g.Mul(piece, g.Int(2)), g.Int(half)), g.Part(numbers, 4*half, 4))
-		}
-	})
-	each((f.D-f.Dims)/8, func(piece kernel.V, _ int) {
-		words := raw.LoadVec(g.Add(at, g.Add(g.Int(f.Rest()), g.Mul(piece, g.Int(16)))), 16)
-		store(g.Add(piece, g.Int(f.Dims/8)), words)
-	})
 	g.written()
 }
