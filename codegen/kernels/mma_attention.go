@@ -22,8 +22,8 @@ import (
 //   - a part's element is the sum over its rows, 16 at a time.
 
 const (
-	// warpRowList is how many rows are listed at a time.
-	warpRowList = 1536
+	// maxRowList is how many rows are listed at a time.
+	maxRowList = 1536
 	// maxRowSets and rowBits are how a listed row says which set it is of.
 	maxRowSets, rowBits = 8, 28
 	// blockElements is how many elements of rows lie together in shared memory: 128 bytes,
@@ -43,6 +43,7 @@ type warpAttention struct {
 	rowsAre                 ir.RowFormat
 	scale                   float64
 	sets                    int
+	columns                 int  // in which rows are, of all sets
 	inParts                 bool // a part per group
 	tiles                   int  // of 16 heads, in a group
 	together                bool // four warps multiply together
@@ -57,6 +58,9 @@ func matchWarpAttention(o *ir.Op, t *target.Target) string {
 		if n := dims(o.Args[i])[0]; n >= 1<<rowBits {
 			return fmt.Sprintf("%d rows, fewer than 2^%d are numbered", n, rowBits)
 		}
+	}
+	if scale := o.Float("scale"); !(scale > 0) { // the largest product has the largest score
+		return fmt.Sprintf("scale %g is not positive", scale)
 	}
 	return matchMatrixAttention(o, t)
 }
@@ -84,7 +88,7 @@ func (a *warpAttention) halves() int {
 }
 
 func (a *warpAttention) spec() string {
-	return fmt.Sprint(attnKnob("x", 0), attnKnob("wcut", 0)) + fmt.Sprintf("%d%d%d%d ", a.hold, a.resident, a.buffers, a.halves()) + fmt.Sprintf("h%d d%d sets%d scale%g parts%v tiles%d together%v%s", a.h, a.d, a.sets, a.scale, a.inParts, a.tiles, a.together, rowSpec(a.rowsAre))
+	return fmt.Sprint(attnKnob("x", 0), attnKnob("wcut", 0), attnKnob("cut", 9), attnKnob("relist", 0)) + fmt.Sprintf("%d%d%d%d ", a.hold, a.resident, a.buffers, a.halves()) + fmt.Sprintf("h%d d%d sets%d columns%d scale%g parts%v tiles%d together%v%s", a.h, a.d, a.sets, a.columns, a.scale, a.inParts, a.tiles, a.together, rowSpec(a.rowsAre))
 }
 
 func lowerWarpAttention(l Lowering, o *ir.Op) error {
@@ -103,6 +107,7 @@ func lowerWarpAttention(l Lowering, o *ir.Op) error {
 		touched[kv] += int64(requests(l, t)*width) * rowBytes(a.rowsAre)
 	}
 	columns := attentionColumns(o)
+	a.columns = columns
 	parts := ceilDiv(columns, attentionPart)
 	y, sums := l.Buf(o.Results[0]), t*parts*a.h*a.d
 	a.inParts = parts > 1 && t < l.Threshold(passes.NoSplitTokens) && 4*sums <= maxAttentionParts
@@ -176,7 +181,7 @@ func (a *warpAttention) listed() int {
 	if a.inParts {
 		return attentionPart
 	}
-	return warpRowList
+	return min(maxRowList, ceilDiv(a.columns, attentionPart)*attentionPart)
 }
 
 // warpGroup is the state of a group.
@@ -240,14 +245,24 @@ func (g *warpGroup) onePart(q *kernel.Buf, out []*kernel.Buf, parts, part, headP
 		g.decodeRows()
 		g.writeScores(nil, g.Int(0), nil)
 		g.Barrier()
+		cut := attnKnob("cut", 9)
+		if cut == 3 {
+			return
+		}
 		first := g.Mul(g.Add(g.Mul(g.token, parts), part), g.Int(g.h))
-		s := g.probabilities(left)
+		s := g.probabilities(left, false)
 		head, own := g.headOf(s.head)
 		g.If(g.And(s.first, own), func() {
 			softmax.StoreVec(g.Mul(g.Add(first, head), g.Int(2)), g.MakeVec(s.top, s.den))
 		})
 		g.Barrier()
+		if cut == 4 {
+			return
+		}
 		g.multiply(g.Int(0), func(tile, pair int, sums [2]kernel.Vec) {
+			if cut == 5 && pair > 0 {
+				return
+			}
 			g.eachRun(tile, pair, sums, func(_ int, head, element, x, y kernel.V) {
 				acc.StoreVec(g.Add(g.Mul(g.Add(first, head), g.Int(g.d)), element), g.MakeVec(x, y))
 			})
@@ -323,31 +338,41 @@ func (g *warpGroup) allParts(q, sinks, y *kernel.Buf) {
 		if wcut&16 == 0 {
 			g.decodeRows()
 		}
-		if wcut == 31 {
-			if x&2 == 0 {
-				g.CommitCopies()
-			}
-			if x&8 == 0 {
-				g.Barrier()
-			}
-			if x&16 == 0 {
-				g.Barrier()
-			}
-			return
-		}
 		var steps []func()
 		if more {
 			next := g.Add(part, g.Int(1))
 			from := g.Mul(next, g.Int(attentionPart))
-			g.If(g.Cmp(kernel.GE, g.Sub(from, listed.Get()), g.Int(warpRowList)), func() {
-				g.listRows(from)
-				listed.Set(from)
-			})
+			if g.columns > maxRowList {
+				g.If(g.Cmp(kernel.GE, g.Sub(from, listed.Get()), g.Int(g.listed())), func() {
+					g.listRows(from)
+					listed.Set(from)
+				})
+			}
 			steps = append(fetch(next), g.CommitCopies)
+			if wcut&1 != 0 {
+				steps = []func(){g.CommitCopies}
+			}
 		}
-		g.writeScores(queries, buffer(part), steps)
+		if wcut&2 == 0 {
+			g.writeScores(queries, buffer(part), steps)
+		} else {
+			for _, st := range steps {
+				st()
+			}
+		}
 		g.Barrier()
-		s := g.probabilities(g.Sub(total, g.Mul(part, g.Int(attentionPart))))
+		if wcut&4 != 0 {
+			g.written()
+			if wcut&8 == 0 {
+				g.multiply(buffer(part), func(tile, pair int, sums [2]kernel.Vec) {
+					for i, v := range acc[tile][pair] {
+						v.Set(g.addVec(v.Get(), sums[i]))
+					}
+				})
+			}
+			return
+		}
+		s := g.probabilities(g.Sub(total, g.Mul(part, g.Int(attentionPart))), more)
 		old, add := softmax.add(s.top, s.den)
 		g.If(s.first, func() { each.StoreVec(g.Mul(s.head, g.Int(2)), g.MakeVec(old, add)) })
 		g.written()
@@ -356,6 +381,9 @@ func (g *warpGroup) allParts(q, sinks, y *kernel.Buf) {
 			for r := range 2 {
 				factors[tile][r] = g.ofHead(each, tile, r)
 			}
+		}
+		if wcut&8 != 0 {
+			return
 		}
 		g.multiply(buffer(part), func(tile, pair int, sums [2]kernel.Vec) {
 			for i, v := range acc[tile][pair] {

@@ -154,10 +154,10 @@ func (g *warpGroup) softmaxHead() (head, first kernel.V) {
 	return g.UDiv(g.Lane(), n), g.Cmp(kernel.EQ, g.URem(g.Lane(), n), g.Int(0))
 }
 
-// probabilities writes those of a part, of which left rows are there. A lane has as many
+// probabilities writes those of a part, of which left rows are there, or all. A lane has as many
 // runs of four rows as there are tiles: its sums are by run, then over the runs that
 // are 4, 8, 1 and 2 runs apart.
-func (g *warpGroup) probabilities(left kernel.V) warpSoftmax {
+func (g *warpGroup) probabilities(left kernel.V, all bool) warpSoftmax {
 	head, first := g.softmaxHead()
 	out := warpSoftmax{head: head, first: first}
 	lane := g.URem(g.Lane(), g.Int(g.softmaxLanes()))
@@ -174,10 +174,12 @@ func (g *warpGroup) probabilities(left kernel.V) warpSoftmax {
 			x = g.addVec(x, g.AsF32(scores.LoadVec(g.Add(at, g.Int(half*g.heads()*warpScoreStride)), 4)))
 		}
 		for i := range x.Len() {
-			score := g.Mul(g.At(x, i), g.Float(g.scale*math.Log2E))
-			there := g.Cmp(kernel.LT, g.Add(g.Mul(run(j), g.Int(4)), g.Int(i)), left)
-			score = g.Select(there, score, g.Float(math.Inf(-1)))
-			list[j], top = append(list[j], score), g.Max(top, score)
+			score := g.At(x, i)
+			if !all {
+				there := g.Cmp(kernel.LT, g.Add(g.Mul(run(j), g.Int(4)), g.Int(i)), left)
+				score = g.Select(there, score, g.Float(math.Inf(-1)))
+			}
+			list[j], top = append(list[j], score), g.MaxNaN(top, score)
 		}
 	}
 	var masks []int
@@ -186,15 +188,16 @@ func (g *warpGroup) probabilities(left kernel.V) warpSoftmax {
 	}
 	masks = append(masks, 1, 2)
 	for _, m := range masks {
-		top = g.Max(top, g.LaneXor(top, m))
+		top = g.MaxNaN(top, g.LaneXor(top, m))
 	}
-	out.top = top
-	base := finiteOr0(g.K, top)
+	scale := g.Float(g.scale * math.Log2E) // scores are powers of two
+	out.top = g.Mul(top, scale)
+	base := g.Mul(finiteOr0(g.K, out.top), g.Float(-1))
 	p := g.lds(g.at.p, ir.U8)
 	var dens []kernel.V
 	for j, x := range list {
 		for i := range x {
-			x[i] = g.Exp2(g.Sub(x[i], base))
+			x[i] = g.Exp2(g.FMA(x[i], scale, base))
 		}
 		r := run(j)
 		at := g.Add(g.swizzled(head, g.LShr(r, g.Int(1))), g.Mul(g.And(r, g.Int(1)), g.Int(8)))

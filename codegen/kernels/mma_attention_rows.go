@@ -10,7 +10,7 @@ import (
 // are at number c ^ row%8, so that 8 rows' are in different banks.
 
 // listStep is how many columns a lane looks at together.
-const listStep = 5
+func (g *warpGroup) listStep() int { return min(5, ceilDiv(g.columns, g.T.Lanes)) }
 
 // listRows numbers the rows that the token sees, of all sets, and lists those from number
 // from on as far as there is room. It returns how many it sees in all, uniform.
@@ -23,8 +23,8 @@ func (g *warpGroup) listRows(from kernel.V) kernel.V {
 		ends[s] = columns
 	}
 	count := g.UniformVar(g.Int(0))
-	g.For(g.Int(0), columns, listStep*g.T.Lanes, func(first kernel.V) {
-		rows, there := make([]kernel.V, listStep), make([]kernel.V, listStep)
+	g.For(g.Int(0), columns, g.listStep()*g.T.Lanes, func(first kernel.V) {
+		rows, there := make([]kernel.V, g.listStep()), make([]kernel.V, g.listStep())
 		for i := range rows {
 			rows[i] = g.rowAt(g.Add(first, g.Add(g.Lane(), g.Int(i*g.T.Lanes))), ends)
 			there[i] = g.Cmp(kernel.GE, rows[i], g.Int32(0))
