@@ -368,13 +368,23 @@ func newSoftmaxSum(k *kernel.K) *softmaxSum {
 // add adds a part. old and add are the factors of the sums of the parts before and of
 // this one.
 func (s *softmaxSum) add(top, den kernel.V) (old, add kernel.V) {
+	old, add = s.addTop(top)
+	s.addDen(den, old, add)
+	return old, add
+}
+
+// addTop is add but for the denominator, which addDen adds.
+func (s *softmaxSum) addTop(top kernel.V) (old, add kernel.V) {
 	k := s.k
 	most := k.Max(s.top.Get(), top)
 	base := finiteOr0(k, most)
 	old, add = k.Exp2(k.Sub(s.top.Get(), base)), k.Exp2(k.Sub(top, base))
-	s.den.Set(addScaled(k, s.den.Get(), old, den, add))
 	s.top.Set(most)
 	return old, add
+}
+
+func (s *softmaxSum) addDen(den, old, add kernel.V) {
+	s.den.Set(addScaled(s.k, s.den.Get(), old, den, add))
 }
 
 func addScaled(k *kernel.K, x, old, y, add kernel.V) kernel.V {

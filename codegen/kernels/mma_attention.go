@@ -251,11 +251,12 @@ func (g *warpGroup) onePart(q *kernel.Buf, out []*kernel.Buf, parts, part, headP
 		}
 		first := g.Mul(g.Add(g.Mul(g.token, parts), part), g.Int(g.h))
 		s := g.probabilities(left, false)
+		g.written()
+		den := g.denominator(s) // nobody waits for it
 		head, own := g.headOf(s.head)
 		g.If(g.And(s.first, own), func() {
-			softmax.StoreVec(g.Mul(g.Add(first, head), g.Int(2)), g.MakeVec(s.top, s.den))
+			softmax.StoreVec(g.Mul(g.Add(first, head), g.Int(2)), g.MakeVec(s.top, den))
 		})
-		g.Barrier()
 		if cut == 4 {
 			return
 		}
@@ -373,9 +374,10 @@ func (g *warpGroup) allParts(q, sinks, y *kernel.Buf) {
 			return
 		}
 		s := g.probabilities(g.Sub(total, g.Mul(part, g.Int(attentionPart))), more)
-		old, add := softmax.add(s.top, s.den)
+		old, add := softmax.addTop(s.top)
 		g.If(s.first, func() { each.StoreVec(g.Mul(s.head, g.Int(2)), g.MakeVec(old, add)) })
 		g.written()
+		softmax.addDen(g.denominator(s), old, add) // nobody waits for it
 		factors := make([][2]kernel.Vec, g.sumTiles())
 		for tile := range factors {
 			for r := range 2 {

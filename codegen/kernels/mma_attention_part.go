@@ -140,10 +140,11 @@ func (g *warpGroup) addVec(x, y kernel.Vec) kernel.Vec {
 }
 
 // warpSoftmax is a lane's head of the group, its largest score in a part, as a power of
-// two, and the sum of 2^(score - top). First is one of the lanes of the head.
+// two, and what the lane has of the sum of 2^(score - top). First is one of the lanes of
+// the head.
 type warpSoftmax struct {
 	head, first kernel.V
-	top, den    kernel.V
+	top, some   kernel.V
 }
 
 // softmaxLanes is how many lanes have a head's scores.
@@ -182,12 +183,7 @@ func (g *warpGroup) probabilities(left kernel.V, all bool) warpSoftmax {
 			list[j], top = append(list[j], score), g.MaxNaN(top, score)
 		}
 	}
-	var masks []int
-	for m := 4; m < g.softmaxLanes(); m *= 2 {
-		masks = append(masks, m)
-	}
-	masks = append(masks, 1, 2)
-	for _, m := range masks {
+	for _, m := range g.softmaxMasks() {
 		top = g.MaxNaN(top, g.LaneXor(top, m))
 	}
 	scale := g.Float(g.scale * math.Log2E) // scores are powers of two
@@ -211,11 +207,26 @@ func (g *warpGroup) probabilities(left kernel.V, all bool) warpSoftmax {
 		}
 		dens = half
 	}
-	out.den = dens[0]
-	for _, m := range masks {
-		out.den = g.Add(out.den, g.LaneXor(out.den, m))
-	}
+	out.some = dens[0]
 	return out
+}
+
+// softmaxMasks tell the lanes of a head, those of runs of rows 4 and 8 apart first.
+func (g *warpGroup) softmaxMasks() []int {
+	var masks []int
+	for m := 4; m < g.softmaxLanes(); m *= 2 {
+		masks = append(masks, m)
+	}
+	return append(masks, 1, 2)
+}
+
+// denominator is the sum of what the lanes of a head have.
+func (g *warpGroup) denominator(s warpSoftmax) kernel.V {
+	den := s.some
+	for _, m := range g.softmaxMasks() {
+		den = g.Add(den, g.LaneXor(den, m))
+	}
+	return den
 }
 
 // sumTiles is how many tiles of heads a warp has sums of.
