@@ -104,21 +104,22 @@ func (g *warpGroup) copyRows(from, end, buffer kernel.V) []func() {
 	first := g.Mul(g.warp, g.Int(rows))
 	at := g.Add(from, g.Add(first, g.And(g.lane, g.Int(rows-1))))
 	mine := g.address(list.LoadBits(g.Select(g.Cmp(kernel.LT, at, end), at, g.Sub(end, g.Int(1)))))
-	// piece copies 16 bytes of a row of the warp's.
-	piece := func(row, c kernel.V) {
-		src := g.ReadAt(g.Add(g.FromLane(mine, row), g.Mul(c, g.Int(16))), ir.U8)
-		row = g.Add(first, row)
-		to := g.Add(g.Int(g.at.packed), g.Add(g.Mul(row, g.Int(16*pieces)), g.Mul(c, g.Int(16))))
-		if !g.rowsAre.Packed() {
-			block := g.Mul(g.UDiv(c, g.Int(8)), g.Int(attentionPart*blockBytes))
-			to = g.Add(g.Add(g.Int(g.at.rows[0]), buffer), g.Add(block, g.swizzled(row, g.URem(c, g.Int(8)))))
+	place := func(row, c kernel.V) kernel.V {
+		if g.rowsAre.Packed() {
+			return g.Add(g.Int(g.at.packed), g.Add(g.Mul(row, g.Int(16*pieces)), g.Mul(c, g.Int(16))))
 		}
-		g.pool.CopyAsync(to, src, g.Int(0))
+		block := g.Mul(g.UDiv(c, g.Int(8)), g.Int(attentionPart*blockBytes))
+		return g.Add(g.Add(g.Int(g.at.rows[0]), buffer), g.Add(block, g.swizzled(row, g.URem(c, g.Int(8)))))
 	}
 	var steps []func()
-	for row := range rows {
-		for c := 0; c+g.T.Wave <= pieces; c += g.T.Wave {
-			steps = append(steps, func() { piece(g.Int(row), g.Add(g.lane, g.Int(c))) })
+	if pieces >= g.T.Wave {
+		for row := range rows {
+			steps = append(steps, func() {
+				src := g.ReadAt(g.Add(g.FromLane(mine, g.Int(row)), g.Mul(g.lane, g.Int(16))), ir.U8)
+				for c := 0; c+g.T.Wave <= pieces; c += g.T.Wave {
+					g.pool.CopyAsync(place(g.Add(first, g.Int(row)), g.Add(g.lane, g.Int(c))), src, g.Int(16*c))
+				}
+			})
 		}
 	}
 	// What is left of rows of which no whole warp has pieces.
@@ -127,15 +128,18 @@ func (g *warpGroup) copyRows(from, end, buffer kernel.V) []func() {
 		steps = append(steps, func() {
 			row, c := g.divide(g.Add(g.lane, g.Int(i)), left)
 			c = g.Add(c, g.Int(pieces-left))
-			if i+g.T.Wave <= rows*left {
-				piece(row, c)
+			there := g.Cmp(kernel.LT, row, g.Int(rows))
+			if i+g.T.Wave > rows*left {
+				row = g.Select(there, row, g.Int(0))
+			}
+			// All lanes take part in the exchange.
+			src, to := g.ReadAt(g.FromLane(mine, row), ir.U8), place(g.Add(first, row), c)
+			copyPiece := func() { g.pool.CopyAsync(to, src, g.Mul(c, g.Int(16))) }
+			if i+g.T.Wave > rows*left {
+				g.If(there, copyPiece)
 				return
 			}
-			there := g.Cmp(kernel.LT, row, g.Int(rows))
-			row = g.Select(there, row, g.Int(0))
-			// All lanes take part in the exchange.
-			src, to := g.Add(g.FromLane(mine, row), g.Mul(c, g.Int(16))), g.Add(g.Mul(g.Add(first, row), g.Int(16*pieces)), g.Mul(c, g.Int(16)))
-			g.If(there, func() { g.pool.CopyAsync(g.Add(to, g.Int(g.at.packed)), g.ReadAt(src, ir.U8), g.Int(0)) })
+			copyPiece()
 		})
 	}
 	return steps
