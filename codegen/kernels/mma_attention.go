@@ -37,17 +37,16 @@ const (
 
 // warpAttention is what the code depends on.
 type warpAttention struct {
-	mma                     *target.MMA
-	warps                   int
-	h, d                    int
-	rowsAre                 ir.RowFormat
-	scale                   float64
-	sets                    int
-	columns                 int  // in which rows are, of all sets
-	inParts                 bool // a part per group
-	tiles                   int  // of 16 heads, in a group
-	together                bool // four warps multiply together
-	hold, resident, buffers int
+	mma      *target.MMA
+	warps    int
+	h, d     int
+	rowsAre  ir.RowFormat
+	scale    float64
+	sets     int
+	columns  int  // in which rows are, of all sets
+	inParts  bool // a part per group
+	tiles    int  // of 16 heads, in a group
+	together bool // four warps multiply together
 }
 
 func matchWarpAttention(o *ir.Op, t *target.Target) string {
@@ -84,11 +83,15 @@ func (a *warpAttention) halves() int {
 	if a.tiles == maxHeadTiles {
 		return 1
 	}
-	return attnKnob("halves", 2)
+	return 2
 }
 
+// ahead: packed rows are decoded while those of the part before are multiplied. With
+// most heads there is no room for both.
+func (a *warpAttention) ahead() bool { return a.rowsAre.Packed() && a.tiles < maxHeadTiles }
+
 func (a *warpAttention) spec() string {
-	return fmt.Sprint(attnKnob("x", 0), attnKnob("wcut", 0), attnKnob("cut", 9), attnKnob("relist", 0)) + fmt.Sprintf("%d%d%d%d ", a.hold, a.resident, a.buffers, a.halves()) + fmt.Sprintf("h%d d%d sets%d columns%d scale%g parts%v tiles%d together%v%s", a.h, a.d, a.sets, a.columns, a.scale, a.inParts, a.tiles, a.together, rowSpec(a.rowsAre))
+	return fmt.Sprintf("h%d d%d sets%d columns%d scale%g parts%v tiles%d together%v%s", a.h, a.d, a.sets, a.columns, a.scale, a.inParts, a.tiles, a.together, rowSpec(a.rowsAre))
 }
 
 func lowerWarpAttention(l Lowering, o *ir.Op) error {
@@ -115,12 +118,7 @@ func lowerWarpAttention(l Lowering, o *ir.Op) error {
 	if !a.inParts {
 		a.tiles = groupHeadTiles(t, a.h, l.Threshold(passes.AttentionGroups))
 	}
-	a.inParts = parts > 1 && t < attnKnob("split", l.Threshold(passes.NoSplitTokens)) && 4*sums <= maxAttentionParts
-	if !a.inParts {
-		a.tiles = attnKnob("tiles", groupHeadTiles(t, a.h, l.Threshold(passes.AttentionGroups)))
-	}
 	a.together = a.tiles == maxHeadTiles && l.Target().Warpgroups()
-	a.hold, a.resident, a.buffers = attnKnob("hold", 1), attnKnob("resident", 0), attnKnob("buffers", 2)
 	macs := 2 * int64(t*a.h*columns) * int64(a.d)
 	launch := Launch{
 		Name: "matrix_attention", Spec: a.spec(), Grid: t * a.headParts(), Work: macs, Flops: 2 * macs, In: in, Out: []Ref{y}, Touched: touched,
@@ -133,9 +131,6 @@ func lowerWarpAttention(l Lowering, o *ir.Op) error {
 	acc, softmax, count := l.Scratch(ir.F32, sums), l.Scratch(ir.F32, t*parts*a.h*2), l.Scratch(ir.I32, t)
 	launch.Grid, launch.Out = launch.Grid*parts, []Ref{acc, softmax, count}
 	l.Launch(launch)
-	if attnKnob("nosum", 0) == 1 {
-		return nil
-	}
 	s := &warpAttentionSum{h: a.h, d: a.d, parts: parts}
 	l.Launch(Launch{
 		Name: "attention_sum", Spec: s.spec(), Grid: t * a.h, Work: int64(2 * sums), In: []Ref{acc, softmax, count, in[1]}, Out: []Ref{y},
@@ -163,7 +158,7 @@ func (a *warpAttention) pool() attentionPool {
 		return at
 	}
 	p.rows = append(p.rows, take(attentionPart*a.d*2))
-	if !a.inParts && !a.rowsAre.Packed() && a.buffers == 2 {
+	if !a.inParts && (!a.rowsAre.Packed() || a.ahead()) {
 		p.rows = append(p.rows, take(attentionPart*a.d*2))
 	}
 	p.q, p.p = take(a.heads()*a.d*2), take(a.heads()*blockBytes)
@@ -204,9 +199,6 @@ func (a *warpAttention) newGroup(k *kernel.K, b []*kernel.Buf, widths []kernel.V
 		rowSets: b[2 : 2+2*a.sets], widths: widths,
 	}
 	g.pool = k.SharedPool(g.at.bytes)
-	if a.resident > 0 {
-		k.Resident(a.resident)
-	}
 	g.row, g.column = k.LShr(g.lane, k.Int(2)), k.And(g.lane, k.Int(lanesPerRow-1))
 	return g
 }
@@ -236,19 +228,13 @@ func (g *warpGroup) onePart(q *kernel.Buf, out []*kernel.Buf, parts, part, headP
 		g.First(func() { counts.Store(g.token, g.Convert(total, kernel.I32)) })
 	})
 	g.If(g.Cmp(kernel.GT, left, g.Int(0)), func() {
-		for _, step := range g.copyRows(g.Int(0), left, g.Int(0)) {
-			step()
-		}
+		take(g.copyRows(g.Int(0), left, g.Int(0)))
 		g.CommitCopies()
 		g.WaitCopies(0)
 		g.written()
-		g.decodeRows()
+		g.decodeNow()
 		g.writeScores(nil, g.Int(0), nil)
 		g.Barrier()
-		cut := attnKnob("cut", 9)
-		if cut == 3 {
-			return
-		}
 		first := g.Mul(g.Add(g.Mul(g.token, parts), part), g.Int(g.h))
 		s := g.probabilities(left, false)
 		g.written()
@@ -257,18 +243,27 @@ func (g *warpGroup) onePart(q *kernel.Buf, out []*kernel.Buf, parts, part, headP
 		g.If(g.And(s.first, own), func() {
 			softmax.StoreVec(g.Mul(g.Add(first, head), g.Int(2)), g.MakeVec(s.top, den))
 		})
-		if cut == 4 {
-			return
-		}
 		g.multiply(g.Int(0), func(tile, pair int, sums [2]kernel.Vec) {
-			if cut == 5 && pair > 0 {
-				return
-			}
 			g.eachRun(tile, pair, sums, func(_ int, head, element, x, y kernel.V) {
 				acc.StoreVec(g.Add(g.Mul(g.Add(first, head), g.Int(g.d)), element), g.MakeVec(x, y))
 			})
 		})
 	})
+}
+
+// take takes steps at once.
+func take(steps []func()) {
+	for _, step := range steps {
+		step()
+	}
+}
+
+// decodeNow makes numbers of a part that is packed.
+func (g *warpGroup) decodeNow() {
+	if g.rowsAre.Packed() {
+		take(g.decodeRows(g.Int(0)))
+		g.written()
+	}
 }
 
 // headOf is head i of the group, and whether there is one.
@@ -305,15 +300,30 @@ func (g *warpGroup) allParts(q, sinks, y *kernel.Buf) {
 		return g.turn(part, attentionPart*g.d*2)
 	}
 	fetch := func(part kernel.V) []func() {
-		from := g.Sub(g.Mul(part, g.Int(attentionPart)), listed.Get())
+		from := g.Mul(part, g.Int(attentionPart))
+		if g.columns > maxRowList {
+			g.If(g.Cmp(kernel.GE, g.Sub(from, listed.Get()), g.Int(g.listed())), func() {
+				g.listRows(from)
+				listed.Set(from)
+			})
+		}
+		from = g.Sub(from, listed.Get())
 		return g.copyRows(from, g.Sub(total, listed.Get()), buffer(part))
 	}
-	g.If(g.Cmp(kernel.GT, total, g.Int(0)), func() {
-		for _, step := range fetch(g.Int(0)) {
-			step()
-		}
-	})
-	g.CommitCopies()
+	// fetchIf fetches a part that there is.
+	fetchIf := func(part kernel.V) {
+		g.If(g.Cmp(kernel.LT, part, parts), func() { take(fetch(part)) })
+		g.CommitCopies()
+	}
+	fetchIf(g.Int(0))
+	g.WaitCopies(0)
+	g.written()
+	queries := g.heldQueries()
+	if g.ahead() {
+		g.If(g.Cmp(kernel.GT, parts, g.Int(0)), func() { take(g.decodeRows(buffer(g.Int(0)))) })
+		g.Barrier()
+		fetchIf(g.Int(1))
+	}
 
 	softmax := newSoftmaxSum(g.K)
 	acc := make([][][2]*kernel.VecVar, g.sumTiles())
@@ -325,53 +335,26 @@ func (g *warpGroup) allParts(q, sinks, y *kernel.Buf) {
 			}
 		}
 	}
-	queries := g.heldQueries()
 	each := g.lds(g.at.each, ir.F32)
 	// add adds a part, while the next one, if more, comes.
-	wcut, x := attnKnob("wcut", 0), attnKnob("x", 0)
 	add := func(part kernel.V, more bool) {
-		if x&1 == 0 {
-			g.WaitCopies(0)
-		}
-		if x&4 == 0 {
-			g.written() // and no lane is in the last part any more
-		}
-		if wcut&16 == 0 {
-			g.decodeRows()
+		g.WaitCopies(0)
+		g.written() // and no lane is in the last part any more
+		if !g.ahead() {
+			g.decodeNow()
 		}
 		var steps []func()
-		if more {
-			next := g.Add(part, g.Int(1))
-			from := g.Mul(next, g.Int(attentionPart))
-			if g.columns > maxRowList {
-				g.If(g.Cmp(kernel.GE, g.Sub(from, listed.Get()), g.Int(g.listed())), func() {
-					g.listRows(from)
-					listed.Set(from)
-				})
-			}
+		switch next := g.Add(part, g.Int(1)); {
+		case !more:
+		case g.ahead():
+			steps = g.decodeRows(buffer(next))
+		default:
 			steps = append(fetch(next), g.CommitCopies)
-			if wcut&1 != 0 {
-				steps = []func(){g.CommitCopies}
-			}
 		}
-		if wcut&2 == 0 {
-			g.writeScores(queries, buffer(part), steps)
-		} else {
-			for _, st := range steps {
-				st()
-			}
-		}
+		g.writeScores(queries, buffer(part), steps)
 		g.Barrier()
-		if wcut&4 != 0 {
-			g.written()
-			if wcut&8 == 0 {
-				g.multiply(buffer(part), func(tile, pair int, sums [2]kernel.Vec) {
-					for i, v := range acc[tile][pair] {
-						v.Set(g.addVec(v.Get(), sums[i]))
-					}
-				})
-			}
-			return
+		if g.ahead() && more {
+			fetchIf(g.Add(part, g.Int(2)))
 		}
 		s := g.probabilities(g.Sub(total, g.Mul(part, g.Int(attentionPart))), more)
 		old, add := softmax.addTop(s.top)
@@ -383,9 +366,6 @@ func (g *warpGroup) allParts(q, sinks, y *kernel.Buf) {
 			for r := range 2 {
 				factors[tile][r] = g.ofHead(each, tile, r)
 			}
-		}
-		if wcut&8 != 0 {
-			return
 		}
 		g.multiply(buffer(part), func(tile, pair int, sums [2]kernel.Vec) {
 			for i, v := range acc[tile][pair] {

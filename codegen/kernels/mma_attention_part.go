@@ -53,11 +53,9 @@ func (a *warpAttention) quarterSteps() int { return a.d / 4 / 16 }
 
 // heldQueries are what the warp multiplies of its heads, if registers hold it.
 func (g *warpGroup) heldQueries() []kernel.Vec {
-	if g.tiles > 1 || g.inParts || g.hold == 0 {
+	if g.tiles > 1 {
 		return nil
 	}
-	g.WaitCopies(0)
-	g.Barrier()
 	var out []kernel.Vec
 	for i := range 2 * g.quarterSteps() {
 		out = append(out, g.queryStep(i))

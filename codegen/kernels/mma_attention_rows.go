@@ -154,12 +154,10 @@ func (g *warpGroup) divide(i kernel.V, n int) (quotient, rest kernel.V) {
 	return g.Convert(g.UDiv(i, g.Int32(n)), kernel.I64), g.Convert(g.URem(i, g.Int32(n)), kernel.I64)
 }
 
-// decodeRows makes numbers of bf16 of a part that is packed.
-func (g *warpGroup) decodeRows() {
+// decodeRows are the steps to make numbers of bf16, in a buffer, of a part that is packed.
+// A step loads what the next one decodes.
+func (g *warpGroup) decodeRows(buffer kernel.V) []func() {
 	f := g.rowsAre
-	if !f.Packed() {
-		return
-	}
 	raw := g.lds(g.at.packed, ir.U8)
 	// The lanes of a warp have rows that follow each other, which are in different banks,
 	// and the same pieces of them.
@@ -168,31 +166,25 @@ func (g *warpGroup) decodeRows() {
 	scales := raw.LoadVec(g.Add(at, g.Int(f.Scales())), scaleBytes(f))
 	store := func(eight kernel.V, words kernel.Vec) {
 		block := g.Mul(g.UDiv(eight, g.Int(8)), g.Int(attentionPart*blockBytes))
-		to := g.Add(block, g.swizzled(row, g.URem(eight, g.Int(8))))
+		to := g.Add(g.Add(buffer, block), g.swizzled(row, g.URem(eight, g.Int(8))))
 		g.lds(g.at.rows[0], ir.U8).StoreVec(to, words)
 	}
-	// All loads come before all stores, which the compiler keeps in order.
-	step := g.T.Lanes / attentionPart
-	var loads []kernel.Vec
+	perRow := g.T.Lanes / attentionPart
 	codes, rest := f.Dims/16, (f.D-f.Dims)/8
-	place := func(i int) (piece, where kernel.V, in kernel.V) {
-		piece = g.Add(from, g.Int(i))
-		where = g.Mul(piece, g.Int(16)) // codes, and what follows them
-		return piece, where, g.Cmp(kernel.LT, piece, g.Int(codes+rest))
-	}
-	for i := 0; i < codes+rest; i += step {
-		_, where, in := place(i)
-		if i+step > codes+rest {
-			where = g.Select(in, where, g.Int(0))
+	pieces := codes + rest
+	load := func(i int) kernel.Vec {
+		piece := g.Add(from, g.Int(i))
+		if i+perRow > pieces {
+			piece = g.Select(g.Cmp(kernel.LT, piece, g.Int(pieces)), piece, g.Int(0))
 		}
-		loads = append(loads, raw.LoadVec(g.Add(at, where), 16))
+		return raw.LoadVec(g.Add(at, g.Mul(piece, g.Int(16))), 16) // codes, and what follows them
 	}
-	for n, words := range loads {
-		i := n * step
-		piece, _, in := place(i)
+	decode := func(i int, words kernel.Vec) {
+		piece := g.Add(from, g.Int(i))
 		asCodes := func() {
-			scale := g.LShr(g.At(scales, i*16/f.Block/4), g.Int32(8*(i*16/f.Block%4)))
-			if f.Block%(16*step) != 0 { // not of one block
+			block := i * 16 / f.Block
+			scale := g.LShr(g.At(scales, block/4), g.Int32(8*(block%4)))
+			if f.Block%(16*perRow) != 0 { // not of one block
 				scale = raw.LoadBits(g.Add(g.Add(at, g.Int(f.Scales())), g.UDiv(piece, g.Int(f.Block/16))))
 			}
 			numbers := g.E4M3ToBF16(words, g.DecodeE8M0(g.And(scale, g.Int32(0xFF))))
@@ -202,15 +194,26 @@ func (g *warpGroup) decodeRows() {
 		}
 		asRest := func() { store(g.Add(piece, g.Int(f.Dims/8-codes)), words) }
 		switch {
-		case i+step <= codes:
+		case i+perRow <= codes:
 			asCodes()
-		case i >= codes && i+step <= codes+rest:
+		case i >= codes && i+perRow <= pieces:
 			asRest()
 		default:
 			coded := g.Cmp(kernel.LT, piece, g.Int(codes))
 			g.If(coded, asCodes)
-			g.If(g.And(g.Not(coded), in), asRest)
+			g.If(g.And(g.Not(coded), g.Cmp(kernel.LT, piece, g.Int(pieces))), asRest)
 		}
 	}
-	g.written()
+	var words kernel.Vec
+	steps := []func(){func() { words = load(0) }}
+	for i := 0; i < pieces; i += perRow {
+		steps = append(steps, func() {
+			this := words
+			if i+perRow < pieces {
+				words = load(i + perRow)
+			}
+			decode(i, this)
+		})
+	}
+	return steps
 }
