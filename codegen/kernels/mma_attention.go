@@ -86,10 +86,6 @@ func (a *warpAttention) halves() int {
 	return 2
 }
 
-// ahead: packed rows are decoded while those of the part before are multiplied. With
-// most heads there is no room for both.
-func (a *warpAttention) ahead() bool { return a.rowsAre.Packed() && a.tiles < maxHeadTiles }
-
 func (a *warpAttention) spec() string {
 	return fmt.Sprintf("h%d d%d sets%d columns%d scale%g parts%v tiles%d together%v%s", a.h, a.d, a.sets, a.columns, a.scale, a.inParts, a.tiles, a.together, rowSpec(a.rowsAre))
 }
@@ -158,7 +154,7 @@ func (a *warpAttention) pool() attentionPool {
 		return at
 	}
 	p.rows = append(p.rows, take(attentionPart*a.d*2))
-	if !a.inParts && (!a.rowsAre.Packed() || a.ahead()) {
+	if !a.inParts && !a.rowsAre.Packed() {
 		p.rows = append(p.rows, take(attentionPart*a.d*2))
 	}
 	p.q, p.p = take(a.heads()*a.d*2), take(a.heads()*blockBytes)
@@ -232,7 +228,7 @@ func (g *warpGroup) onePart(q *kernel.Buf, out []*kernel.Buf, parts, part, headP
 		g.CommitCopies()
 		g.WaitCopies(0)
 		g.written()
-		g.decodeNow()
+		g.decodeRows()
 		g.writeScores(nil, g.Int(0), nil)
 		g.Barrier()
 		first := g.Mul(g.Add(g.Mul(g.token, parts), part), g.Int(g.h))
@@ -255,14 +251,6 @@ func (g *warpGroup) onePart(q *kernel.Buf, out []*kernel.Buf, parts, part, headP
 func take(steps []func()) {
 	for _, step := range steps {
 		step()
-	}
-}
-
-// decodeNow makes numbers of a part that is packed.
-func (g *warpGroup) decodeNow() {
-	if g.rowsAre.Packed() {
-		take(g.decodeRows(g.Int(0)))
-		g.written()
 	}
 }
 
@@ -310,20 +298,11 @@ func (g *warpGroup) allParts(q, sinks, y *kernel.Buf) {
 		from = g.Sub(from, listed.Get())
 		return g.copyRows(from, g.Sub(total, listed.Get()), buffer(part))
 	}
-	// fetchIf fetches a part that there is.
-	fetchIf := func(part kernel.V) {
-		g.If(g.Cmp(kernel.LT, part, parts), func() { take(fetch(part)) })
-		g.CommitCopies()
-	}
-	fetchIf(g.Int(0))
+	g.If(g.Cmp(kernel.GT, parts, g.Int(0)), func() { take(fetch(g.Int(0))) })
+	g.CommitCopies()
 	g.WaitCopies(0)
 	g.written()
 	queries := g.heldQueries()
-	if g.ahead() {
-		g.If(g.Cmp(kernel.GT, parts, g.Int(0)), func() { take(g.decodeRows(buffer(g.Int(0)))) })
-		g.Barrier()
-		fetchIf(g.Int(1))
-	}
 
 	softmax := newSoftmaxSum(g.K)
 	acc := make([][][2]*kernel.VecVar, g.sumTiles())
@@ -340,22 +319,13 @@ func (g *warpGroup) allParts(q, sinks, y *kernel.Buf) {
 	add := func(part kernel.V, more bool) {
 		g.WaitCopies(0)
 		g.written() // and no lane is in the last part any more
-		if !g.ahead() {
-			g.decodeNow()
-		}
+		g.decodeRows()
 		var steps []func()
-		switch next := g.Add(part, g.Int(1)); {
-		case !more:
-		case g.ahead():
-			steps = g.decodeRows(buffer(next))
-		default:
-			steps = append(fetch(next), g.CommitCopies)
+		if more {
+			steps = append(fetch(g.Add(part, g.Int(1))), g.CommitCopies)
 		}
 		g.writeScores(queries, buffer(part), steps)
 		g.Barrier()
-		if g.ahead() && more {
-			fetchIf(g.Add(part, g.Int(2)))
-		}
 		s := g.probabilities(g.Sub(total, g.Mul(part, g.Int(attentionPart))), more)
 		old, add := softmax.addTop(s.top)
 		g.If(s.first, func() { each.StoreVec(g.Mul(s.head, g.Int(2)), g.MakeVec(old, add)) })

@@ -154,10 +154,12 @@ func (g *warpGroup) divide(i kernel.V, n int) (quotient, rest kernel.V) {
 	return g.Convert(g.UDiv(i, g.Int32(n)), kernel.I64), g.Convert(g.URem(i, g.Int32(n)), kernel.I64)
 }
 
-// decodeRows are the steps to make numbers of bf16, in a buffer, of a part that is packed.
-// A step loads what the next one decodes.
-func (g *warpGroup) decodeRows(buffer kernel.V) []func() {
+// decodeRows makes numbers of bf16 of a part that is packed.
+func (g *warpGroup) decodeRows() {
 	f := g.rowsAre
+	if !f.Packed() {
+		return
+	}
 	raw := g.lds(g.at.packed, ir.U8)
 	// The lanes of a warp have rows that follow each other, which are in different banks,
 	// and the same pieces of them.
@@ -166,7 +168,7 @@ func (g *warpGroup) decodeRows(buffer kernel.V) []func() {
 	scales := raw.LoadVec(g.Add(at, g.Int(f.Scales())), scaleBytes(f))
 	store := func(eight kernel.V, words kernel.Vec) {
 		block := g.Mul(g.UDiv(eight, g.Int(8)), g.Int(attentionPart*blockBytes))
-		to := g.Add(g.Add(buffer, block), g.swizzled(row, g.URem(eight, g.Int(8))))
+		to := g.Add(block, g.swizzled(row, g.URem(eight, g.Int(8))))
 		g.lds(g.at.rows[0], ir.U8).StoreVec(to, words)
 	}
 	perRow := g.T.Lanes / attentionPart
@@ -204,16 +206,13 @@ func (g *warpGroup) decodeRows(buffer kernel.V) []func() {
 			g.If(g.And(g.Not(coded), g.Cmp(kernel.LT, piece, g.Int(pieces))), asRest)
 		}
 	}
-	var words kernel.Vec
-	steps := []func(){func() { words = load(0) }}
+	// All loads come before all stores, which the compiler keeps in order.
+	var words []kernel.Vec
 	for i := 0; i < pieces; i += perRow {
-		steps = append(steps, func() {
-			this := words
-			if i+perRow < pieces {
-				words = load(i + perRow)
-			}
-			decode(i, this)
-		})
+		words = append(words, load(i))
 	}
-	return steps
+	for n, w := range words {
+		decode(n*perRow, w)
+	}
+	g.written()
 }

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"os"
 	"sync"
 	"testing"
 
@@ -335,7 +334,7 @@ func BenchmarkRows(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			u := codegen.NewUnit(mustTarget(b, rowsTarget()))
+			u := codegen.NewUnit(mustTarget(b, "sm_90"))
 			p, err := u.Lower(graph)
 			if err == nil {
 				err = u.AddRuntime()
@@ -430,7 +429,7 @@ func BenchmarkRegisters(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			u := codegen.NewUnit(mustTarget(b, rowsTarget()))
+			u := codegen.NewUnit(mustTarget(b, "sm_90"))
 			if _, err := u.Lower(graph); err != nil {
 				b.Fatal(err)
 			}
@@ -464,11 +463,4 @@ func BenchmarkRegisters(b *testing.B) {
 			}
 		})
 	}
-}
-
-func rowsTarget() string {
-	if s := os.Getenv("ROWS_TARGET"); s != "" {
-		return s
-	}
-	return "sm_90"
 }
