@@ -18,7 +18,7 @@ import (
 // The order of all sums is one, whatever the heads of a group and whether or not parts
 // are groups of their own:
 //   - a score is (a+b)+(c+d) of the products of four quarters of a row;
-//   - a denominator is the tree of warpAttention.probabilities;
+//   - a denominator is the tree of warpGroup.probabilities;
 //   - a part's element is the sum over its rows, 16 at a time.
 
 const (
