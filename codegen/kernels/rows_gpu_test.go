@@ -400,10 +400,10 @@ var registerReadWords = func() func(b *testing.B) {
 
 // loadOnly has the driver compile what the rows run, which its cache on disk keeps:
 // several processes can do that side by side, and one times the rows after them.
+var loadOnly = flag.Bool("load", false, "load the code of rows, and run nothing")
+
 // rowsTarget is what the rows are compiled for.
 var rowsTarget = flag.String("rows-target", "sm_90", "target of the rows: sm_90 or sm_90a")
-
-var loadOnly = flag.Bool("load", false, "load the code of rows, and run nothing")
 
 // l2Bytes is what an H200's L2 cache holds, and a little more.
 const l2Bytes = 64 << 20
