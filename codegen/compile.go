@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/kiln-project/kiln/codegen/kernel"
 	"github.com/kiln-project/kiln/codegen/llvm"
 	"github.com/kiln-project/kiln/codegen/object"
 	"github.com/kiln-project/kiln/codegen/target"
@@ -195,7 +196,8 @@ func checkPTX(text []byte, u *Unit) error {
 		if e.Shared > maxStaticShared {
 			return fmt.Errorf("kernel %s declares %d bytes of shared memory, PTX allows %d", k.Symbol, e.Shared, maxStaticShared)
 		}
-		if e.Pool != (k.Shared > 0) || e.Shared+k.Shared > maxShared {
+		declared := (e.Shared + kernel.PoolAlign - 1) / kernel.PoolAlign * kernel.PoolAlign
+		if e.Pool != (k.Shared > 0) || e.Pool && declared+k.Shared > maxShared {
 			return fmt.Errorf("kernel %s has %d bytes of shared memory from the launch (it uses such: %v) and declares %d, a group has %d",
 				k.Symbol, k.Shared, e.Pool, e.Shared, maxShared)
 		}

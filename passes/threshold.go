@@ -36,6 +36,10 @@ const FusedHCTokens = "fuse-hc.max_tokens"
 // keys of a query, where fewer tokens split them. Both have the same bits.
 const NoSplitTokens = "attention.no_split_tokens"
 
+// AttentionGroups is the key of the number of groups that attention on NVIDIA's matrix
+// units wants. It changes no bits.
+const AttentionGroups = "attention.groups"
+
 // Thresholds is the table; --set KEY=VALUE overrides a key for any target.
 var Thresholds = []Threshold{
 	{
@@ -53,6 +57,10 @@ var Thresholds = []Threshold{
 	{
 		Key: NoSplitTokens, Target: "gfx950", Value: 256, Origin: Published, Doc: "sparse_attention on matrix units splits the keys of fewer tokens over groups",
 		Source: "MI355X value published for attention without a split",
+	},
+	{
+		Key: AttentionGroups, Value: 128, Origin: Modelled, Doc: "sparse_attention on NVIDIA's matrix units shares rows among more heads, as long as there are so many groups",
+		Source: "an H200 has 132 processors",
 	},
 }
 

@@ -13,9 +13,9 @@ import (
 // copies into it that go on while lanes work, and loads of operands as the matrix
 // instruction has them.
 
-// poolAlign suits every access to a pool, and has offsets in it say which banks they
-// touch.
-const poolAlign = 128
+// PoolAlign suits every access to a pool, products of warpgroups among them, and has
+// offsets in it say which banks they touch.
+const PoolAlign = 1024
 
 // SharedPool is bytes of shared memory, which a kernel can have once, or each part of its
 // grid: on NVIDIA's GPUs the launch gives them, since PTX declares 48 KB at most. GPU only.
@@ -32,7 +32,7 @@ func (k *K) SharedPool(bytes int) *Buf {
 	if k.poolVar == nil {
 		// LLVM writes the names of what others define as they are, so this one has no dot.
 		g := k.m.NewGlobal(k.f.Name()+"_pool", arr)
-		g.Linkage, g.AddrSpace, g.Align, g.Typ = enum.LinkageExternal, k.T.Shared, poolAlign, pointer(arr, k.T.Shared)
+		g.Linkage, g.AddrSpace, g.Align, g.Typ = enum.LinkageExternal, k.T.Shared, PoolAlign, pointer(arr, k.T.Shared)
 		k.poolVar = g
 	}
 	return &Buf{k: k, ptr: k.b.NewGetElementPtr(arr, k.poolVar, zero, zero), mem: tir.U8, as: k.T.Shared}

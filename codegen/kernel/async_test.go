@@ -41,7 +41,7 @@ func TestAsyncCode(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		".extern .shared .align 128 .b8 k_pool[];", "cp.async.cg.shared.global", "cp.async.commit_group;", "cp.async.wait_group \t0;", "bar.sync",
+		".extern .shared .align 1024 .b8 k_pool[];", "cp.async.cg.shared.global", "cp.async.commit_group;", "cp.async.wait_group \t0;", "bar.sync",
 		"ldmatrix.sync.aligned.m8n8.x4.shared.b16", "ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16", "redux.sync.max.u32",
 	} {
 		if !strings.Contains(string(r.Output), want) {

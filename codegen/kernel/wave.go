@@ -90,20 +90,42 @@ func (k *K) waveRank(cond V) (before, count V) {
 // Rank is the number of lanes before this one where cond holds, i32, and, uniform, of
 // all lanes of the group. All lanes must get here. GPU only.
 func (k *K) Rank(cond V) (before, total V) {
+	list, total := k.Ranks(cond)
+	return list[0], total
+}
+
+// Ranks is Rank of a sequence of conditions: those before in it count first, in all
+// lanes.
+func (k *K) Ranks(conds ...V) (before []V, total V) {
+	before = make([]V, len(conds))
 	if !k.gpu("rank among lanes") {
-		return k.Int32(0), k.Int32(0)
+		for i := range before {
+			before[i] = k.Int32(0)
+		}
+		return before, k.Int32(0)
 	}
-	before, count := k.waveRank(cond)
-	m, load := k.waveShared(I32)
+	counts := make([]V, len(conds))
+	for i, c := range conds {
+		before[i], counts[i] = k.waveRank(c)
+	}
+	waves := k.T.Lanes / k.T.Wave
+	m := k.Shared(tir.I32, len(conds)*waves)
 	wave := k.Wave()
-	k.Barrier() // the last reader of an earlier rank is done
-	k.uniformIf(k.Cmp(EQ, k.WaveLane(), k.Int(0)), func() { m.StoreBits(wave, count) })
+	k.Barrier() // the last reader of earlier ranks is done
+	k.uniformIf(k.Cmp(EQ, k.WaveLane(), k.Int(0)), func() {
+		for i, n := range counts {
+			m.StoreBits(k.Add(wave, k.Int(i*waves)), n)
+		}
+	})
 	k.Barrier()
 	total = k.Int32(0)
-	for i := range k.T.Lanes / k.T.Wave {
-		w := load(i)
-		before = k.Add(before, k.Select(k.Cmp(GT, wave, k.Int(i)), w, k.Int32(0)))
-		total = k.Add(total, w)
+	for i := range before {
+		before[i] = k.Add(before[i], total)
+		for w := range waves {
+			n := m.LoadBits(k.Int(i*waves + w))
+			before[i] = k.Add(before[i], k.Select(k.Cmp(GT, wave, k.Int(w)), n, k.Int32(0)))
+			total = k.Add(total, n)
+		}
 	}
 	v := k.raw(total)
 	if k.T.Kind == target.AMDGPU { // tells LLVM that it is the same in all lanes

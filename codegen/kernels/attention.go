@@ -16,7 +16,7 @@ func init() {
 		&Form{Name: "indexer_scores_mma", Op: "indexer_scores", Match: onMMA(matchWarpScores), Lower: lowerWarpScores},
 		&Form{Name: "indexer_scores", Op: "indexer_scores", Match: always, Lower: lowerIndexerScores},
 		&Form{Name: "sparse_attention_mfma", Op: "sparse_attention", Match: onMFMA(matchMatrixAttention), Lower: lowerMatrixAttention, Liberty: "bf16-probabilities"},
-		&Form{Name: "sparse_attention_mma", Op: "sparse_attention", Match: onMMA(matchMatrixAttention), Lower: lowerMatrixAttention, Liberty: "bf16-probabilities"},
+		&Form{Name: "sparse_attention_mma", Op: "sparse_attention", Match: onMMA(matchWarpAttention), Lower: lowerWarpAttention, Liberty: "bf16-probabilities"},
 		&Form{Name: "sparse_attention", Op: "sparse_attention", Match: matchAttention, Lower: lowerAttention},
 	)
 }

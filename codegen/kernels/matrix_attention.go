@@ -113,10 +113,6 @@ func (a *matrixAttention) body(k *kernel.K, b []*kernel.Buf, ints []kernel.V) {
 		token, part = k.UDiv(rest, parts), k.URem(rest, parts)
 		list = attentionPart
 	}
-	if a.unit.mma != nil {
-		a.warpBody(k, b, parts, widths, token, part, headTile, list)
-		return
-	}
 	lane := k.WaveLane()
 	e := &attentionEmitter{matrixAttention: a, K: k, sub: k.And(lane, k.Int(target.MatrixTile-1)), group: k.LShr(lane, k.Int(4)), wave: k.Wave()}
 	e.slice = k.Mul(e.wave, k.Int(a.d/matrixWaves))
@@ -372,13 +368,23 @@ func newSoftmaxSum(k *kernel.K) *softmaxSum {
 // add adds a part. old and add are the factors of the sums of the parts before and of
 // this one.
 func (s *softmaxSum) add(top, den kernel.V) (old, add kernel.V) {
+	old, add = s.addTop(top)
+	s.addDen(den, old, add)
+	return old, add
+}
+
+// addTop is add but for the denominator, which addDen adds.
+func (s *softmaxSum) addTop(top kernel.V) (old, add kernel.V) {
 	k := s.k
 	most := k.Max(s.top.Get(), top)
 	base := finiteOr0(k, most)
 	old, add = k.Exp2(k.Sub(s.top.Get(), base)), k.Exp2(k.Sub(top, base))
-	s.den.Set(addScaled(k, s.den.Get(), old, den, add))
 	s.top.Set(most)
 	return old, add
+}
+
+func (s *softmaxSum) addDen(den, old, add kernel.V) {
+	s.den.Set(addScaled(s.k, s.den.Get(), old, den, add))
 }
 
 func addScaled(k *kernel.K, x, old, y, add kernel.V) kernel.V {

@@ -23,7 +23,9 @@ var matrixFormCases = []struct {
 	fill     func(c *cases)
 	set      []map[string]int // settings of what decides between ways to run the op
 }{
-	{"sparse_attention", "sparse_attention_mfma", matrixAttentionCases, []map[string]int{{passes.NoSplitTokens: 0}, {passes.NoSplitTokens: 1 << 30}}},
+	{"sparse_attention", "sparse_attention_mfma", matrixAttentionCases, []map[string]int{
+		{passes.NoSplitTokens: 0}, {passes.NoSplitTokens: 1 << 30}, {passes.NoSplitTokens: 0, passes.AttentionGroups: 1},
+	}},
 	{"gate", "gate_mfma", matrixGateCases, asTheyAre},
 	{"hash_gate", "hash_gate_mfma", matrixGateCases, asTheyAre},
 	{"indexer_scores", "indexer_scores_mfma", matrixScoresCases, asTheyAre},
@@ -249,6 +251,7 @@ func matrixAttentionCases(c *cases) {
 		{3, 17, 128, []int{100}},
 		{2, 1, 256, []int{70}},
 		{2, 16, 512, []int{64, 131}},
+		{1, 64, 256, []int{140}},
 	} {
 		attrs := ir.A("scale", math.Pow(float64(s.d), -0.5))
 		q, sink := c.bf16(1, s.t, s.h, s.d), c.f32(1, s.h)

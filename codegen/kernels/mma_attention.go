@@ -1,292 +1,395 @@
 package kernels
 
 import (
-	"math"
+	"fmt"
 
 	"github.com/kiln-project/kiln/codegen/kernel"
 	"github.com/kiln-project/kiln/codegen/target"
 	"github.com/kiln-project/kiln/ir"
+	"github.com/kiln-project/kiln/passes"
 )
 
-// Attention on NVIDIA's matrix units: parts, lists and the sum over parts are
-// matrix_attention.go's. Of the eight warps of a group four have the 16 rows of a part
-// that each multiplies with the first 8 heads of q, and four with the others; then each
-// multiplies the probabilities of all 16 heads with an eighth of the elements of all
-// rows. A lane's fragments of the probabilities are of heads sub and sub+8, its sums of
-// heads 2 group and 2 group+1 of each eight.
+// Attention on NVIDIA's matrix units. As on AMD's, the rows that a token sees are taken
+// in parts of attentionPart, and the sum of a part starts at 0 and is then added to that
+// of the parts before it; but a group has as many heads as keep all processors busy, and
+// each part lies in shared memory, where all of its heads read it. While a part is
+// multiplied, the next one is on its way there.
+//
+// The order of all sums is one, whatever the heads of a group and whether or not parts
+// are groups of their own:
+//   - a score is (a+b)+(c+d) of the products of four quarters of a row;
+//   - a denominator is the tree of warpGroup.probabilities;
+//   - a part's element is the sum over its rows, 16 at a time.
 
-// warpHeads is how many eights of heads a group has.
-const warpHeads = target.MatrixTile / target.MMACols
+const (
+	// maxRowList is how many rows are listed at a time.
+	maxRowList = 1536
+	// maxRowSets and rowBits are how a listed row says which set it is of.
+	maxRowSets, rowBits = 8, 28
+	// blockElements is how many elements of rows lie together in shared memory: 128 bytes,
+	// so that 8 rows of them are where the instructions find all banks.
+	blockElements, blockBytes = 64, 128
+	// warpScoreStride is the distance between the heads' scores.
+	warpScoreStride = attentionPart + 8
+	// maxHeadTiles bounds the heads of a group, 16 each: their sums are in registers.
+	maxHeadTiles = 4
+)
 
-// mmaScoreStride is the distance between the heads' scores in shared memory: no
-// multiple of the banks.
-const mmaScoreStride = attentionPart + lanesPerRow
-
-// warpAttention is the state of a group.
+// warpAttention is what the code depends on.
 type warpAttention struct {
-	*attentionEmitter
-	lane  kernel.V
-	first kernel.V // of the group's heads
+	mma      *target.MMA
+	warps    int
+	h, d     int
+	rowsAre  ir.RowFormat
+	scale    float64
+	sets     int
+	columns  int  // in which rows are, of all sets
+	inParts  bool // a part per group
+	tiles    int  // of 16 heads, in a group
+	together bool // four warps multiply together
 }
 
-// run is how many elements of a row one lane has of a warp's eighth.
-func (e *warpAttention) run() int { return e.d / e.unit.waves / target.MMACols }
-
-func (a *matrixAttention) newWarps(k *kernel.K, headTile kernel.V, list int) *warpAttention {
-	lane := k.WaveLane()
-	e := &warpAttention{attentionEmitter: &attentionEmitter{matrixAttention: a, K: k, wave: k.Wave()}, lane: lane, first: k.Mul(headTile, k.Int(target.MatrixTile))}
-	e.sub, e.group = a.unit.place(k, lane)
-	e.slice = k.Mul(e.wave, k.Int(a.d/a.unit.waves))
-	e.element = k.Add(e.slice, k.Mul(e.sub, k.Int(e.run())))
-	e.list = k.Shared(ir.I64, list)
-	e.scores = k.Shared(ir.F32, 2*target.MatrixTile*mmaScoreStride)
-	return e
-}
-
-// head is head i, 0 to 15, of the group's, and whether there is such a head.
-func (e *warpAttention) head(i kernel.V) (head, own kernel.V) {
-	head = e.Add(e.first, i)
-	return head, e.Cmp(kernel.LT, head, e.Int(e.h))
-}
-
-// clamped is a head that there is.
-func (e *warpAttention) clamped(i kernel.V) kernel.V {
-	head, own := e.head(i)
-	return e.Select(own, head, e.Int(e.h-1))
-}
-
-// queries are the eight heads that the warp multiplies: its first.
-func (e *warpAttention) queries() kernel.V {
-	return e.Mul(e.UDiv(e.wave, e.Int(attentionTiles)), e.Int(target.MMACols))
-}
-
-// softmaxHead is the head of the lane's probabilities in an eight.
-func (e *warpAttention) softmaxHead(eight int) kernel.V {
-	return e.Add(e.sub, e.Int(eight*target.MMACols))
-}
-
-// sumHead is the head of the lane's sums of column b, 0 or 1, in an eight.
-func (e *warpAttention) sumHead(eight, b int) kernel.V {
-	return e.Add(e.Mul(e.group, e.Int(2)), e.Int(eight*target.MMACols+b))
-}
-
-// ofSums is what the lane's sums take of a number of each softmax: by eight and column.
-func (e *warpAttention) ofSums(x [warpHeads]kernel.V) [warpHeads][2]kernel.V {
-	var out [warpHeads][2]kernel.V
-	for eight := range out {
-		for b := range out[eight] {
-			out[eight][b] = e.FromLane(x[eight], e.Mul(e.sumHead(0, b), e.Int(lanesPerRow)))
+func matchWarpAttention(o *ir.Op, t *target.Target) string {
+	if sets := len(o.Args)/2 - 1; sets > maxRowSets {
+		return fmt.Sprintf("%d sets of rows, at most %d", sets, maxRowSets)
+	}
+	for i := 2; i < len(o.Args); i += 2 {
+		if n := dims(o.Args[i])[0]; n >= 1<<rowBits {
+			return fmt.Sprintf("%d rows, fewer than 2^%d are numbered", n, rowBits)
 		}
 	}
-	return out
+	if scale := o.Float("scale"); !(scale > 0) { // the largest product has the largest score
+		return fmt.Sprintf("scale %g is not positive", scale)
+	}
+	return matchMatrixAttention(o, t)
 }
 
-// warpPart is what a part gives: the sums by pair of elements and eight of heads, and
-// of each head of the lane's softmax the largest score and the sum of 2^(score - top).
-type warpPart struct {
-	sums     [][warpHeads]kernel.Vec
-	top, den [warpHeads]kernel.V
+// groupHeadTiles is how many times 16 heads a group has: with more, rows are read less
+// often, but there are fewer groups than processors if tokens are few.
+func groupHeadTiles(t, h, busy int) int {
+	n := 1
+	for n < maxHeadTiles && h > n*target.MatrixTile && t*ceilDiv(h, 2*n*target.MatrixTile) >= busy {
+		n *= 2
+	}
+	return n
 }
 
-// multiplyPart is part of matrix_attention.go.
-func (e *warpAttention) multiplyPart(from, left kernel.V) warpPart {
-	e.exchangeScores(from, left)
-	// Which rows a lane multiplies: four of each 16.
-	key := func(step, r int) kernel.V { return e.Add(e.Mul(e.group, e.Int(4)), e.Int(step*target.MatrixTile+r)) }
-	var values []kernel.Vec
-	for step := range attentionTiles {
-		for r := range 4 {
-			values = append(values, e.row(e.Add(from, key(step, r))).part(e.element, e.run()))
-		}
+func (a *warpAttention) heads() int     { return a.tiles * target.MatrixTile }
+func (a *warpAttention) headParts() int { return ceilDiv(a.h, a.heads()) }
+
+// halves is how many warps share the scores of the same rows and heads, each with its
+// half of their elements. With most heads there is no room for the halves.
+func (a *warpAttention) halves() int {
+	if a.tiles == maxHeadTiles {
+		return 1
 	}
-	e.Barrier()
-	var out warpPart
-	var p [warpHeads]kernel.Vec
-	for eight := range p {
-		p[eight], out.top[eight], out.den[eight] = e.probabilities(from, eight)
-	}
-	for j := range e.run() / 2 { // words: elements 2j, in the instruction's upper 8 rows, and 2j+1
-		var even, odd []kernel.V
-		for i := 0; i < len(values); i += 2 {
-			x, y := e.At(values[i], j), e.At(values[i+1], j)
-			even, odd = append(even, e.LowerHalves(x, y)), append(odd, e.UpperHalves(x, y))
-		}
-		a := []kernel.Vec{e.MakeVec(even...), e.MakeVec(odd...)}
-		var sums [warpHeads]kernel.Vec
-		for eight := range sums {
-			sums[eight] = e.unit.multiply(e.K, a, p[eight], e.ZeroVec(kernel.F32, target.ResultRun))
-		}
-		out.sums = append(out.sums, sums)
-	}
-	return out
+	return 2
 }
 
-// scoreAt is where the scores of a head of the group begin. Parts that follow each other
-// use different memory, so that one barrier does.
-func (e *warpAttention) scoreAt(from, head kernel.V) kernel.V {
-	half := e.URem(e.UDiv(from, e.Int(attentionPart)), e.Int(2))
-	return e.Mul(e.Add(e.Mul(half, e.Int(target.MatrixTile)), head), e.Int(mmaScoreStride))
+func (a *warpAttention) spec() string {
+	return fmt.Sprintf("h%d d%d sets%d columns%d scale%g parts%v tiles%d together%v%s", a.h, a.d, a.sets, a.columns, a.scale, a.inParts, a.tiles, a.together, rowSpec(a.rowsAre))
 }
 
-// exchangeScores writes the scores of the warp's rows and heads, as powers of two.
-func (e *warpAttention) exchangeScores(from, left kernel.V) {
-	mine := e.Mul(e.URem(e.wave, e.Int(attentionTiles)), e.Int(target.MatrixTile))
-	var rows []matrixRow
-	var scales []kernel.Vec
-	for r := range e.unit.rows {
-		row := e.row(e.Add(from, e.Add(mine, e.Add(e.sub, e.Int(r*target.MMACols)))))
-		rows, scales = append(rows, row), append(scales, row.scales())
+func lowerWarpAttention(l Lowering, o *ir.Op) error {
+	q := dims(o.Args[0])
+	t := q[0]
+	u := unitOf(l.Target())
+	a := &warpAttention{mma: u.mma, warps: u.waves, h: q[1], d: q[2], scale: o.Float("scale"), sets: len(o.Args)/2 - 1}
+	a.rowsAre = rowsOf(o, 2, a.d)
+	in := []Ref{l.Buf(o.Args[0]), l.Buf(o.Args[1])}
+	var widths []int
+	touched := map[Ref]int64{}
+	for i := 2; i < len(o.Args); i += 2 {
+		kv, width := l.Buf(o.Args[i]), dims(o.Args[i+1])[1]
+		in = append(in, kv, l.Buf(o.Args[i+1]))
+		widths = append(widths, width)
+		touched[kv] += int64(requests(l, t)*width) * rowBytes(a.rowsAre)
 	}
-	s := e.ZeroVec(kernel.F32, target.ResultRun)
-	for i, q := range e.q {
-		var keys []kernel.Vec
-		for r, row := range rows {
-			keys = append(keys, row.run(e.group, i, scales[r]))
-		}
-		s = e.unit.multiply(e.K, keys, q, s)
+	columns := attentionColumns(o)
+	a.columns = columns
+	parts := ceilDiv(columns, attentionPart)
+	y, sums := l.Buf(o.Results[0]), t*parts*a.h*a.d
+	a.inParts = parts > 1 && t < l.Threshold(passes.NoSplitTokens) && 4*sums <= maxAttentionParts
+	a.tiles = 1
+	if !a.inParts {
+		a.tiles = groupHeadTiles(t, a.h, l.Threshold(passes.AttentionGroups))
 	}
-	for i := range s.Len() {
-		key := e.Add(mine, e.Add(e.sub, e.Int(i/2*target.MMACols)))
-		head := e.Add(e.queries(), e.Add(e.Mul(e.group, e.Int(2)), e.Int(i%2)))
-		score := e.Mul(e.At(s, i), e.Float(e.scale*math.Log2E))
-		score = e.Select(e.Cmp(kernel.LT, key, left), score, e.Float(math.Inf(-1)))
-		e.scores.Store(e.Add(e.scoreAt(from, head), key), score)
+	a.together = a.tiles == maxHeadTiles && l.Target().Warpgroups()
+	macs := 2 * int64(t*a.h*columns) * int64(a.d)
+	launch := Launch{
+		Name: "matrix_attention", Spec: a.spec(), Grid: t * a.headParts(), Work: macs, Flops: 2 * macs, In: in, Out: []Ref{y}, Touched: touched,
+		Ints: append([]int{parts}, widths...), Body: a.body,
 	}
+	if !a.inParts {
+		l.Launch(launch)
+		return nil
+	}
+	acc, softmax, count := l.Scratch(ir.F32, sums), l.Scratch(ir.F32, t*parts*a.h*2), l.Scratch(ir.I32, t)
+	launch.Grid, launch.Out = launch.Grid*parts, []Ref{acc, softmax, count}
+	l.Launch(launch)
+	s := &warpAttentionSum{h: a.h, d: a.d, parts: parts}
+	l.Launch(Launch{
+		Name: "attention_sum", Spec: s.spec(), Grid: t * a.h, Work: int64(2 * sums), In: []Ref{acc, softmax, count, in[1]}, Out: []Ref{y},
+		Body: s.body,
+	})
+	return nil
 }
 
-// probabilities are the lane's of one head, as the product takes them.
-func (e *warpAttention) probabilities(from kernel.V, eight int) (p kernel.Vec, top, den kernel.V) {
-	at := e.Add(e.scoreAt(from, e.softmaxHead(eight)), e.Mul(e.group, e.Int(4)))
-	var list []kernel.V
-	for step := range attentionTiles {
-		x := e.AsF32(e.scores.LoadVec(e.Add(at, e.Int(step*target.MatrixTile)), 4))
-		for i := range x.Len() {
-			list = append(list, e.At(x, i))
-		}
-	}
-	across := func(f func(x, y kernel.V) kernel.V) kernel.V {
-		x := list[0]
-		for _, y := range list[1:] {
-			x = f(x, y)
-		}
-		for _, mask := range []int{1, 2} { // the lanes of the head
-			x = f(x, e.LaneXor(x, mask))
-		}
-		return x
-	}
-	top = across(e.Max)
-	base := finiteOr0(e.K, top)
-	var words []kernel.V
-	for i, x := range list {
-		list[i] = e.Exp2(e.Sub(x, base))
-		if i%2 == 1 {
-			words = append(words, e.PackBF16(list[i-1], list[i]))
-		}
-	}
-	return e.MakeVec(words...), top, across(e.Add)
+// attentionPool is where things lie in a group's shared memory, in bytes.
+type attentionPool struct {
+	rows   []int // parts, as matrices are read
+	packed int   // a part as it is in memory, if that is not the same
+	q, p   int   // queries and probabilities, as matrices are read
+	scores int
+	each   int // two numbers of each head
+	list   int
+	bytes  int
 }
 
-// eachRun calls f for the lane's run of elements, from element on, of each head of the
-// group that there is: of j they are element+j.
-func (e *warpAttention) eachRun(sums [][warpHeads]kernel.Vec, f func(eight, b int, head, element kernel.V, of func(j int) kernel.V)) {
-	element := e.Add(e.slice, e.Mul(e.sub, e.Int(e.run())))
-	for eight := range warpHeads {
-		for b := range 2 {
-			head, own := e.head(e.sumHead(eight, b))
-			e.If(own, func() {
-				f(eight, b, head, element, func(j int) kernel.V { return e.At(sums[j/2][eight], j%2*2+b) })
-			})
-		}
+func (a *warpAttention) pool() attentionPool {
+	var p attentionPool
+	take := func(bytes int) int {
+		at := p.bytes
+		p.bytes += (bytes + blockBytes - 1) / blockBytes * blockBytes
+		return at
 	}
+	p.rows = append(p.rows, take(attentionPart*a.d*2))
+	if !a.inParts && !a.rowsAre.Packed() {
+		p.rows = append(p.rows, take(attentionPart*a.d*2))
+	}
+	p.q, p.p = take(a.heads()*a.d*2), take(a.heads()*blockBytes)
+	if a.rowsAre.Packed() {
+		p.packed = take(attentionPart * a.rowsAre.Bytes())
+	}
+	p.scores = take(a.halves() * a.heads() * warpScoreStride * 4)
+	p.each = take(a.heads() * 2 * 4)
+	p.list = take(4 * a.listed())
+	return p
 }
 
-func (a *matrixAttention) warpBody(k *kernel.K, b []*kernel.Buf, parts kernel.V, widths []kernel.V, token, part, headTile kernel.V, list int) {
-	e := a.newWarps(k, headTile, list)
-	e.loadQ(b[0], k.Add(k.Mul(token, k.Int(a.h)), e.clamped(k.Add(e.queries(), e.sub))))
-	rows := func(from kernel.V) (count kernel.V) { return e.rows(b[2:2+2*a.sets], widths, token, from, list) }
+// listed is how many rows are listed at a time.
+func (a *warpAttention) listed() int {
 	if a.inParts {
-		e.onePart(b[len(b)-3:], rows, parts, token, part, headTile)
+		return attentionPart
+	}
+	return min(maxRowList, ceilDiv(a.columns, attentionPart)*attentionPart)
+}
+
+// warpGroup is the state of a group.
+type warpGroup struct {
+	*warpAttention
+	*kernel.K
+	at   attentionPool
+	pool *kernel.Buf
+
+	lane, warp       kernel.V
+	row, column      kernel.V // of a product's result, of this lane: its first row, and its pair of columns
+	token, firstHead kernel.V
+	rowSets          []*kernel.Buf // rows, and which of them
+	widths           []kernel.V
+}
+
+func (a *warpAttention) newGroup(k *kernel.K, b []*kernel.Buf, widths []kernel.V, token, headPart kernel.V) *warpGroup {
+	g := &warpGroup{
+		warpAttention: a, K: k, at: a.pool(), lane: k.WaveLane(), warp: k.Wave(), token: token, firstHead: k.Mul(headPart, k.Int(a.heads())),
+		rowSets: b[2 : 2+2*a.sets], widths: widths,
+	}
+	g.pool = k.SharedPool(g.at.bytes)
+	g.row, g.column = k.LShr(g.lane, k.Int(2)), k.And(g.lane, k.Int(lanesPerRow-1))
+	return g
+}
+
+// lds is shared memory from a byte on.
+func (g *warpGroup) lds(at int, d ir.DType) *kernel.Buf { return g.pool.At(g.Int(at)).As(d) }
+
+func (a *warpAttention) body(k *kernel.K, b []*kernel.Buf, ints []kernel.V) {
+	parts, widths := ints[0], ints[1:]
+	headPart, rest := k.URem(k.Group(), k.Int(a.headParts())), k.UDiv(k.Group(), k.Int(a.headParts()))
+	if a.inParts {
+		g := a.newGroup(k, b, widths, k.UDiv(rest, parts), headPart)
+		g.onePart(b[0], b[len(b)-3:], parts, k.URem(rest, parts), headPart)
 		return
 	}
-
-	var s [warpHeads]*softmaxSum
-	for i := range s {
-		s[i] = newSoftmaxSum(k)
-	}
-	acc := make([][warpHeads]*kernel.VecVar, e.run()/2)
-	for j := range acc {
-		for i := range acc[j] {
-			acc[j][i] = k.VecVar(k.ZeroVec(kernel.F32, target.ResultRun))
-		}
-	}
-	total := k.UniformVar(rows(k.Int(0)))
-	a.eachPart(k, total, rows, func(from, left kernel.V) {
-		p := e.multiplyPart(from, left)
-		var old, add [warpHeads]kernel.V
-		for i := range s {
-			old[i], add[i] = s[i].add(p.top[i], p.den[i])
-		}
-		olds, adds := e.ofSums(old), e.ofSums(add)
-		for j := range acc {
-			for i, v := range acc[j] {
-				var sums []kernel.V
-				for n := range target.ResultRun {
-					sums = append(sums, addScaled(k, k.At(v.Get(), n), olds[i][n%2], k.At(p.sums[j][i], n), adds[i][n%2]))
-				}
-				v.Set(k.MakeVec(sums...))
-			}
-		}
-	})
-	var factor [warpHeads]kernel.V
-	for i := range factor {
-		factor[i] = s[i].factor(b[1].Load(e.clamped(e.softmaxHead(i))), total.Get())
-	}
-	factors := e.ofSums(factor)
-	sums := make([][warpHeads]kernel.Vec, len(acc))
-	for j := range acc {
-		for i := range acc[j] {
-			sums[j][i] = acc[j][i].Get()
-		}
-	}
-	e.eachRun(sums, func(eight, column int, head, element kernel.V, of func(j int) kernel.V) {
-		var words []kernel.V
-		for j := 0; j < e.run(); j += 2 {
-			f := factors[eight][column]
-			words = append(words, k.PackBF16(k.Mul(of(j), f), k.Mul(of(j+1), f)))
-		}
-		at := k.Mul(k.Add(k.Mul(token, k.Int(a.h)), head), k.Int(a.d))
-		b[len(b)-1].StoreVec(k.Add(at, element), k.MakeVec(words...))
-	})
+	a.newGroup(k, b, widths, rest, headPart).allParts(b[0], b[1], b[len(b)-1])
 }
 
 // onePart writes the sums of a part, and what the other launch needs to add them.
-func (e *warpAttention) onePart(out []*kernel.Buf, rows func(from kernel.V) kernel.V, parts, token, part, headTile kernel.V) {
-	k := e.K
+func (g *warpGroup) onePart(q *kernel.Buf, out []*kernel.Buf, parts, part, headPart kernel.V) {
 	acc, softmax, counts := out[0], out[1], out[2]
-	from := k.Mul(part, k.Int(attentionPart))
-	count := rows(from)
-	k.If(k.Cmp(kernel.EQ, k.Add(part, headTile), k.Int(0)), func() {
-		k.First(func() { counts.Store(token, count) })
+	g.copyQueries(q)
+	from := g.Mul(part, g.Int(attentionPart))
+	total := g.listRows(from)
+	left := g.Sub(total, from)
+	g.If(g.Cmp(kernel.EQ, g.Add(part, headPart), g.Int(0)), func() {
+		g.First(func() { counts.Store(g.token, g.Convert(total, kernel.I32)) })
 	})
-	left := k.Sub(k.Convert(count, kernel.I64), from)
-	k.If(k.Cmp(kernel.GT, left, k.Int(0)), func() {
-		p := e.multiplyPart(k.Int(0), left)
-		first := k.Mul(k.Add(k.Mul(token, parts), part), k.Int(e.h))
-		e.eachRun(p.sums, func(_, _ int, head, element kernel.V, of func(j int) kernel.V) {
-			place := k.Add(k.Mul(k.Add(first, head), k.Int(e.d)), element)
-			for j := 0; j < e.run(); j += min(4, e.run()) {
-				var v []kernel.V
-				for i := range min(4, e.run()) {
-					v = append(v, of(j+i))
+	g.If(g.Cmp(kernel.GT, left, g.Int(0)), func() {
+		take(g.copyRows(g.Int(0), left, g.Int(0)))
+		g.CommitCopies()
+		g.WaitCopies(0)
+		g.written()
+		g.decodeRows()
+		g.writeScores(nil, g.Int(0), nil)
+		g.Barrier()
+		first := g.Mul(g.Add(g.Mul(g.token, parts), part), g.Int(g.h))
+		s := g.probabilities(left, false)
+		g.written()
+		den := g.denominator(s) // nobody waits for it
+		head, own := g.headOf(s.head)
+		g.If(g.And(s.first, own), func() {
+			softmax.StoreVec(g.Mul(g.Add(first, head), g.Int(2)), g.MakeVec(s.top, den))
+		})
+		g.multiply(g.Int(0), func(tile, pair int, sums [2]kernel.Vec) {
+			g.eachRun(tile, pair, sums, func(_ int, head, element, x, y kernel.V) {
+				acc.StoreVec(g.Add(g.Mul(g.Add(first, head), g.Int(g.d)), element), g.MakeVec(x, y))
+			})
+		})
+	})
+}
+
+// take takes steps at once.
+func take(steps []func()) {
+	for _, step := range steps {
+		step()
+	}
+}
+
+// headOf is head i of the group, and whether there is one.
+func (g *warpGroup) headOf(i kernel.V) (head, own kernel.V) {
+	head = g.Add(g.firstHead, i)
+	return head, g.Cmp(kernel.LT, head, g.Int(g.h))
+}
+
+// eachRun calls f for the pairs of elements that a lane has of a pair of eights of
+// elements, of each head that there is: its number in the lane, 0 or 1, and two elements
+// from one on.
+func (g *warpGroup) eachRun(tile, pair int, sums [2]kernel.Vec, f func(r int, head, element, x, y kernel.V)) {
+	for r := range 2 {
+		head, own := g.headOf(g.sumHead(tile, r))
+		g.If(own, func() {
+			for eight, v := range sums {
+				element := g.Add(g.Mul(g.pairOf(pair), g.Int(16)), g.Add(g.Mul(g.column, g.Int(2)), g.Int(8*eight)))
+				f(r, head, element, g.At(v, 2*r), g.At(v, 2*r+1))
+			}
+		})
+	}
+}
+
+// allParts adds the parts, one after the other.
+func (g *warpGroup) allParts(q, sinks, y *kernel.Buf) {
+	g.copyQueries(q)
+	total := g.listRows(g.Int(0))
+	parts := g.UDiv(g.Add(total, g.Int(attentionPart-1)), g.Int(attentionPart))
+	listed := g.UniformVar(g.Int(0))
+	buffer := func(part kernel.V) kernel.V {
+		if len(g.at.rows) == 1 {
+			return g.Int(0)
+		}
+		return g.turn(part, attentionPart*g.d*2)
+	}
+	fetch := func(part kernel.V) []func() {
+		from := g.Mul(part, g.Int(attentionPart))
+		if g.columns > maxRowList {
+			g.If(g.Cmp(kernel.GE, g.Sub(from, listed.Get()), g.Int(g.listed())), func() {
+				g.listRows(from)
+				listed.Set(from)
+			})
+		}
+		from = g.Sub(from, listed.Get())
+		return g.copyRows(from, g.Sub(total, listed.Get()), buffer(part))
+	}
+	g.If(g.Cmp(kernel.GT, parts, g.Int(0)), func() { take(fetch(g.Int(0))) })
+	g.CommitCopies()
+	g.WaitCopies(0)
+	g.written()
+	queries := g.heldQueries()
+
+	softmax := newSoftmaxSum(g.K)
+	acc := make([][][2]*kernel.VecVar, g.sumTiles())
+	for tile := range acc {
+		acc[tile] = make([][2]*kernel.VecVar, g.pairs())
+		for pair := range acc[tile] {
+			for i := range acc[tile][pair] {
+				acc[tile][pair][i] = g.VecVar(g.ZeroVec(kernel.F32, target.ResultRun))
+			}
+		}
+	}
+	each := g.lds(g.at.each, ir.F32)
+	// add adds a part, while the next one, if more, comes.
+	add := func(part kernel.V, more bool) {
+		g.WaitCopies(0)
+		g.written() // and no lane is in the last part any more
+		g.decodeRows()
+		var steps []func()
+		if more {
+			steps = append(fetch(g.Add(part, g.Int(1))), g.CommitCopies)
+		}
+		g.writeScores(queries, buffer(part), steps)
+		g.Barrier()
+		s := g.probabilities(g.Sub(total, g.Mul(part, g.Int(attentionPart))), more)
+		old, add := softmax.addTop(s.top)
+		g.If(s.first, func() { each.StoreVec(g.Mul(s.head, g.Int(2)), g.MakeVec(old, add)) })
+		g.written()
+		softmax.addDen(g.denominator(s), old, add) // nobody waits for it
+		factors := make([][2]kernel.Vec, g.sumTiles())
+		for tile := range factors {
+			for r := range 2 {
+				factors[tile][r] = g.ofHead(each, tile, r)
+			}
+		}
+		g.multiply(buffer(part), func(tile, pair int, sums [2]kernel.Vec) {
+			for i, v := range acc[tile][pair] {
+				var out []kernel.V
+				for n := range target.ResultRun {
+					f := factors[tile][n/2]
+					out = append(out, addScaled(g.K, g.At(v.Get(), n), g.At(f, 0), g.At(sums[i], n), g.At(f, 1)))
 				}
-				acc.StoreVec(k.Add(place, k.Int(j)), k.MakeVec(v...))
+				v.Set(g.MakeVec(out...))
 			}
 		})
-		k.If(k.Cmp(kernel.EQ, k.Add(e.wave, e.group), k.Int(0)), func() {
-			for i := range warpHeads {
-				head, own := e.head(e.softmaxHead(i))
-				k.If(own, func() { softmax.StoreVec(k.Mul(k.Add(first, head), k.Int(2)), k.MakeVec(p.top[i], p.den[i])) })
+	}
+	last := g.Sub(parts, g.Int(1))
+	g.For(g.Int(0), last, 1, func(part kernel.V) { add(part, true) })
+	g.If(g.Cmp(kernel.GE, last, g.Int(0)), func() { add(last, false) })
+
+	own, first := g.softmaxHead()
+	head, there := g.headOf(own)
+	factor := softmax.factor(sinks.Load(g.Select(there, head, g.Int(g.h-1))), g.Convert(total, kernel.I32))
+	g.Barrier() // the last readers of the parts' factors are done
+	g.If(first, func() { each.StoreVec(g.Mul(own, g.Int(2)), g.MakeVec(factor, factor)) })
+	g.Barrier()
+	// The rows' place takes the results, so that lanes write what lies together.
+	for tile := range acc {
+		factors := [2]kernel.V{g.At(g.ofHead(each, tile, 0), 0), g.At(g.ofHead(each, tile, 1), 0)}
+		for pair, v := range acc[tile] {
+			for eight, x := range v {
+				for r := range 2 {
+					word := g.PackBF16(g.Mul(g.At(x.Get(), 2*r), factors[r]), g.Mul(g.At(x.Get(), 2*r+1), factors[r]))
+					c := g.Add(g.Mul(g.pairOf(pair), g.Int(2)), g.Int(eight))
+					at := g.Add(g.headPlace(g.sumHead(tile, r), c), g.Mul(g.column, g.Int(4)))
+					g.lds(g.at.rows[0], ir.U8).StoreVec(at, g.MakeVec(word))
+				}
 			}
+		}
+	}
+	g.Barrier()
+	pieces := g.d / 8
+	g.For(g.Int(0), g.Int(g.heads()*pieces), g.T.Lanes, func(from kernel.V) {
+		row, c := g.divide(g.Add(from, g.Lane()), pieces)
+		head, own := g.headOf(row)
+		g.If(own, func() {
+			words := g.lds(g.at.rows[0], ir.U8).LoadVec(g.headPlace(row, c), 16)
+			y.StoreVec(g.Add(g.Mul(g.Add(g.Mul(g.token, g.Int(g.h)), head), g.Int(g.d)), g.Mul(c, g.Int(8))), words)
 		})
 	})
+}
+
+// turn is which of two places of so much room a part takes.
+func (g *warpGroup) turn(part kernel.V, room int) kernel.V {
+	return g.Mul(g.And(part, g.Int(1)), g.Int(room))
+}
+
+// ofHead is the two numbers of a head that the lane has sums of.
+func (g *warpGroup) ofHead(each *kernel.Buf, tile, r int) kernel.Vec {
+	return g.AsF32(each.LoadVec(g.Mul(g.sumHead(tile, r), g.Int(2)), 2))
 }

@@ -334,7 +334,7 @@ func BenchmarkRows(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			u := codegen.NewUnit(mustTarget(b, "sm_90"))
+			u := codegen.NewUnit(mustTarget(b, *rowsTarget))
 			p, err := u.Lower(graph)
 			if err == nil {
 				err = u.AddRuntime()
@@ -402,6 +402,9 @@ var registerReadWords = func() func(b *testing.B) {
 // several processes can do that side by side, and one times the rows after them.
 var loadOnly = flag.Bool("load", false, "load the code of rows, and run nothing")
 
+// rowsTarget is what the rows are compiled for.
+var rowsTarget = flag.String("rows-target", "sm_90", "target of the rows: sm_90 or sm_90a")
+
 // l2Bytes is what an H200's L2 cache holds, and a little more.
 const l2Bytes = 64 << 20
 
@@ -429,7 +432,7 @@ func BenchmarkRegisters(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			u := codegen.NewUnit(mustTarget(b, "sm_90"))
+			u := codegen.NewUnit(mustTarget(b, *rowsTarget))
 			if _, err := u.Lower(graph); err != nil {
 				b.Fatal(err)
 			}

@@ -69,19 +69,28 @@ func TestWarps(t *testing.T) {
 // TestMatrixFormsWarps is TestMatrixFormsEmulated for NVIDIA's matrix units.
 func TestMatrixFormsWarps(t *testing.T) {
 	for _, m := range matrixFormCases {
-		t.Run(m.op, func(t *testing.T) {
-			def, err := ir.Lookup(m.op)
-			if err != nil {
-				t.Fatal(err)
-			}
-			c := &cases{batch: newBatch(t), r: rand.New(rand.NewPCG(compositeSeed, 11)), def: def}
-			m.fill(c)
-			form := m.op + "_mma"
-			c.takeLiberty(form)
-			c.runEmulated("sm_90", form, m.set)
-		})
+		chips := []string{"sm_90"}
+		if warpgroups[m.op] {
+			chips = append(chips, "sm_90a")
+		}
+		for _, chip := range chips {
+			t.Run(strings.TrimPrefix(chip+"/", "sm_90/")+m.op, func(t *testing.T) {
+				def, err := ir.Lookup(m.op)
+				if err != nil {
+					t.Fatal(err)
+				}
+				c := &cases{batch: newBatch(t), r: rand.New(rand.NewPCG(compositeSeed, 11)), def: def}
+				m.fill(c)
+				form := m.op + "_mma"
+				c.takeLiberty(form)
+				c.runEmulated(chip, form, m.set)
+			})
+		}
 	}
 }
+
+// warpgroups are the ops with code of its own where warps multiply together.
+var warpgroups = map[string]bool{"sparse_attention": true}
 
 // warpRows are row counts about all tiles of NVIDIA's matrix units.
 var warpRows = []int{1, 2, 3, 7, 8, 15, 16, 17, 63, 64, 65, 255, 256, 1000}
@@ -146,7 +155,10 @@ func (c *cases) wide(m int) {
 		}
 	case "sparse_attention":
 		heads, keys := 64, 640
-		if m > 8 {
+		switch {
+		case m == 64: // as many heads to a group as there are
+			keys = 130
+		case m > 8:
 			heads, keys = 16, 130
 		}
 		if m <= 256 {

@@ -25,6 +25,10 @@ func (t *Target) MMA() *MMA {
 	return &warpMatrix
 }
 
+// Warpgroups reports that the target's matrix instructions include those of four warps
+// together: no chip has them but those of sm_90a.
+func (t *Target) Warpgroups() bool { return t.CPU == "sm_90a" }
+
 // ElementA is the place in A[row, k] of element e, of 8, of a lane.
 func (m *MMA) ElementA(lane, e int) (row, k int) {
 	return lane/4 + e/2%2*8, lane%4*2 + e%2 + e/4*8

@@ -55,7 +55,8 @@ func (w *warp) wait(lane, n int) error {
 			}
 			copy(b, c.data[:])
 			for i := range touched {
-				touched[i].copying, touched[i].wrote = false, w.phase
+				w.writes++
+				touched[i].copying, touched[i].wrote, touched[i].order = false, w.phase, w.writes
 			}
 		}
 		w.copies[lane] = w.copies[lane][1:]

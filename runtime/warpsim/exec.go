@@ -22,6 +22,8 @@ type group struct {
 	lds     local
 	pool    local // given by the launch
 	phase   int   // barriers that the group has passed
+	writes  int   // to shared memory
+	fences  []int // by lane: how many writes there were when it fenced last
 }
 
 // local is shared memory.
@@ -44,6 +46,7 @@ type touch struct {
 	copying          bool // writer has not waited for its copy
 	writer, reader   int  // lanes of the group; reader many: more than one
 	wrote, wasReadAt int  // phases
+	order            int  // of the writes of a group
 }
 
 const many = -1
@@ -58,6 +61,10 @@ type warp struct {
 	// copies are each lane's that it has not waited for: groups, and last what is in
 	// none yet.
 	copies [Warp][][]copied
+	// products are groups of matrix products that the warp has not waited for, as copies.
+	products [][]asyncRead
+	// registers are those of assembler that runs.
+	registers map[string]*[Warp]uint64
 	resume
 }
 
@@ -70,7 +77,7 @@ type resume struct {
 
 // run runs a group to its end. Warps take turns, in another order after each barrier.
 func (g *group) run(lanes, pool int, args []uint64) error {
-	g.lds, g.pool = newLocal(g.kernel.shared), newLocal(pool)
+	g.lds, g.pool, g.fences = newLocal(g.kernel.shared), newLocal(pool), make([]int, lanes)
 	warps := make([]*warp, lanes/Warp)
 	for i := range warps {
 		w := &warp{group: g, first: i * Warp, slots: make([]uint64, g.kernel.slots*Warp)}
@@ -269,7 +276,8 @@ func (w *warp) touch(t *touch, lane int, write bool) error {
 	if t.wasReadAt == w.phase && t.reader != lane {
 		return fmt.Errorf("lane %d writes what another lane read, with no barrier between", lane)
 	}
-	t.written, t.writer, t.wrote = true, lane, w.phase
+	w.writes++
+	t.written, t.writer, t.wrote, t.order = true, lane, w.phase, w.writes
 	return nil
 }
 

@@ -537,6 +537,9 @@ func (f *parser) call(to operand, c *cursor) (inst, error) {
 	if _, err := c.typ(); err != nil {
 		return nil, err
 	}
+	if c.take("asm") {
+		return f.assembly(to, c)
+	}
 	c.take("@")
 	name := c.word()
 	c.take("(")

@@ -21,7 +21,13 @@ const pool = 4096
 // is written, and returned.
 func launch(t *testing.T, in [][]float32, out int, body func(k *kernel.K, b []*kernel.Buf)) ([]float32, error) {
 	t.Helper()
-	tg, err := target.Lookup("sm_90")
+	return launchOn(t, "sm_90", pool, in, out, body)
+}
+
+// launchOn is launch on a chip, with a pool of at most so many bytes.
+func launchOn(t *testing.T, chip string, pool int, in [][]float32, out int, body func(k *kernel.K, b []*kernel.Buf)) ([]float32, error) {
+	t.Helper()
+	tg, err := target.Lookup(chip)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -34,7 +40,7 @@ func launch(t *testing.T, in [][]float32, out int, body func(k *kernel.K, b []*k
 	if err := m.Build("k", params, func(k *kernel.K, b []*kernel.Buf, _ []kernel.V) { body(k, b) }); err != nil {
 		t.Fatal(err)
 	}
-	d := Open("sm_90")
+	d := Open(chip)
 	l, err := d.Load([]byte(m.Text()), []string{"k"})
 	if err != nil {
 		t.Fatal(err)
