@@ -131,6 +131,7 @@ func (p *matrixLaunch) results(l Lowering, o *ir.Op) {
 // rows of x: the weights stay cached.
 func (p *matrixLaunch) launch(l Lowering) {
 	p.shape(p.m)
+	p.choose(l)
 	spec := fmt.Sprintf("%s groups%d cuts%v", p.spec(), p.groups, p.cuts)
 	in := []Ref{p.x.x}
 	if p.codes {
