@@ -34,12 +34,15 @@ func (c *Compiler) Decisions(ctx context.Context, t *target.Target, m *passes.Mo
 }
 
 // same reports whether two decisions are about one shape.
-func (d Decision) same(o Decision) bool { return d.Form == o.Form && d.Key == o.Key && d.Rows == o.Rows }
+func (d Decision) same(o Decision) bool {
+	return d.Form == o.Form && d.Key == o.Key && d.Rows == o.Rows
+}
 
 // Contest is the code that decides between candidates: a plan for each, in their order,
 // of the same copies of an op with the same operands.
 type Contest struct {
 	Copies int
+	Graph  string // .kir text of the first candidate's
 	Code   *bundle.Code
 }
 
@@ -52,10 +55,7 @@ const (
 
 // Contest compiles the candidates of a decision.
 func (c *Compiler) Contest(ctx context.Context, t *target.Target, d Decision) (*Contest, error) {
-	copies, err := d.copies()
-	if err != nil {
-		return nil, err
-	}
+	x := &Contest{Copies: d.copies()}
 	u := c.unit(ctx, t)
 	for i, candidate := range d.Candidates {
 		u.Ask = func(o Decision) string {
@@ -64,8 +64,9 @@ func (c *Compiler) Contest(ctx context.Context, t *target.Target, d Decision) (*
 			}
 			return ""
 		}
-		g, err := d.graph(fmt.Sprintf("candidate%d", i), copies)
+		g, err := d.graph(fmt.Sprintf("candidate%d", i), x.Copies)
 		if err == nil {
+			x.Graph = cmp.Or(x.Graph, ir.Text(g))
 			err = u.lower(&passes.Step{Graph: g, Bind: map[string]int{"B": d.Requests}, Set: d.Set})
 		}
 		if err != nil {
@@ -79,25 +80,23 @@ func (c *Compiler) Contest(ctx context.Context, t *target.Target, d Decision) (*
 	if err != nil {
 		return nil, err
 	}
-	return &Contest{copies, &bundle.Code{Module: u.Module, Object: out.Object}}, nil
+	x.Code = &bundle.Code{Module: u.Module, Object: out.Object}
+	return x, nil
 }
 
 // copies is how many copies of the op are measured together.
-func (d Decision) copies() (int, error) {
+func (d Decision) copies() int {
 	var own int64
-	for i, a := range d.Op.Args {
-		if a.Type.DType == ir.I32 || a.Type.DType == ir.I64 {
-			return 0, fmt.Errorf("operand %d is %s: which numbers it may have is not known", i, a.Type)
-		}
+	for _, a := range d.Op.Args {
 		if ownOperand(a) {
 			data, scales, _ := a.Type.Bytes() // bound
 			own += data + scales
 		}
 	}
 	if own == 0 {
-		return mostCopies, nil
+		return mostCopies
 	}
-	return int(min(max(contestBytes/own, leastCopies), mostCopies)), nil
+	return int(min(max(contestBytes/own, leastCopies), mostCopies))
 }
 
 // ownOperand reports whether each copy has an operand for itself: a step reads its
@@ -105,8 +104,9 @@ func (d Decision) copies() (int, error) {
 func ownOperand(v *ir.Value) bool { return v.Kind == ir.WeightValue || isPool(v) }
 
 // graph is so many copies of the op. Operands are weights, so that a device makes their
-// numbers: those that copies do not own are two, by turns. The results of the first and
-// the last copy are outputs.
+// numbers, but for integers: of those which the op is not given as weights, what they may
+// be follows from the graph. Operands that copies do not own are two, by turns. The
+// results of the first and the last copy are outputs.
 func (d Decision) graph(name string, copies int) (*ir.Graph, error) {
 	b := ir.NewBuilder(name)
 	b.At(d.Op.Loc)
@@ -121,7 +121,11 @@ func (d Decision) graph(name string, copies int) (*ir.Graph, error) {
 			case !ownOperand(a):
 				own %= 2
 			}
-			args[j] = b.Weight(fmt.Sprintf("operand%d.%d", j, own), a.Type)
+			declare := b.Weight
+			if a.Type.DType.IsInt() && a.Kind != ir.WeightValue {
+				declare = b.Input
+			}
+			args[j] = declare(fmt.Sprintf("operand%d.%d", j, own), a.Type)
 		}
 		for j, r := range b.Op(d.Op.Def.Name, d.Op.Attrs, args...) {
 			if i == 0 || i == copies-1 {

@@ -2,7 +2,6 @@ package codegen
 
 import (
 	"fmt"
-	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -92,22 +91,26 @@ func TestContest(t *testing.T) {
 	}
 }
 
-// How many copies there are follows from the weights that they own; indexes, of which
-// nothing says what they may be, are refused.
+// How many copies there are follows from the weights that they own; integers that are no
+// weights are inputs.
 func TestContestCopies(t *testing.T) {
 	b := ir.NewBuilder("g")
 	x := b.Input("x", ir.T(ir.BF16, ir.Int(1), ir.Int(4096)))
 	for _, tc := range []struct{ n, want int }{{64, mostCopies}, {4096, 8}, {129280, leastCopies}} {
 		op := b.Op1("linear", nil, x, b.Weight(fmt.Sprint("w", tc.n), ir.T(ir.BF16, ir.Int(tc.n), ir.Int(4096)))).Op
-		if n, err := (Decision{Op: op}).copies(); err != nil || n != tc.want {
-			t.Errorf("%d rows of weights: %d copies, error %v, want %d", tc.n, n, err, tc.want)
+		if n := (Decision{Op: op}).copies(); n != tc.want {
+			t.Errorf("%d rows of weights: %d copies, want %d", tc.n, n, tc.want)
 		}
 	}
-	op := b.Op1("gather_rows", nil, x, b.Input("at", ir.T(ir.I32, ir.Int(3)))).Op
-	if _, err := (Decision{Op: op}).copies(); err == nil || !strings.Contains(err.Error(), "operand 1 is i32[3]: which numbers it may have is not known") {
-		t.Errorf("error %v", err)
-	}
+	op := b.Op1("gather_rows", nil, b.Weight("w", ir.T(ir.BF16, ir.Int(9), ir.Int(4096))), b.Input("at", ir.T(ir.I32, ir.Int(3)))).Op
 	if b.Err() != nil {
 		t.Fatal(b.Err())
+	}
+	g, err := (Decision{Op: op}).graph("g", 5)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(g.Weights) != 5 || len(g.Inputs) != 2 || g.Inputs[1].Name != "operand1.1" || len(g.Ops) != 5 || len(g.Outputs) != 2 {
+		t.Errorf("graph\n%s", ir.Text(g))
 	}
 }
