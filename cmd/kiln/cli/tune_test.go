@@ -236,9 +236,6 @@ func TestCommittedTables(t *testing.T) {
 				t.Errorf("%s: %s, %s, %d rows: %s is not offered, but %v: kiln tune again", tg.Name, r.Form, r.Key, r.To, r.Choice(), made[at].Candidates)
 			}
 		}
-		if len(made) != len(table.Rows) {
-			t.Errorf("%s: %d rows for %d choices of %s: kiln tune again", tg.Name, len(table.Rows), len(made), table.Compiled)
-		}
 	}
 }
 
