@@ -64,14 +64,14 @@ func fromTable(table *tune.Table, d Decision) (taken, why string) {
 	return r.Choice(), ""
 }
 
-// number is the number of a choice in the module, counted from 1.
-func (u *Unit) number(c plan.Choice) int {
+// index is the index of a choice in the module.
+func (u *Unit) index(c plan.Choice) int {
 	if n, ok := u.chosen[c]; ok {
 		return n
 	}
-	u.Module.Choices = append(u.Module.Choices, c)
-	u.chosen[c] = len(u.Module.Choices)
-	return len(u.Module.Choices)
+	n := len(u.Module.Choices)
+	u.chosen[c], u.Module.Choices = n, append(u.Module.Choices, c)
+	return n
 }
 
 // Choose implements kernels.Lowering.
@@ -87,7 +87,7 @@ func (l *lowerer) Choose(key string, rows int, candidates []string, model string
 		l.fail("%v", err)
 		return model
 	}
-	l.choice = l.u.number(c)
+	l.choices = append(l.choices, l.u.index(c))
 	return c.Taken
 }
 

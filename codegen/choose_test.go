@@ -2,6 +2,7 @@ package codegen
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -83,8 +84,8 @@ func TestChoose(t *testing.T) {
 			t.Errorf("%d rows: %+v, want %+v", tc.rows, st, want)
 		}
 		for i, l := range p.Launches {
-			if spec := u.Module.Kernels[l.Kernel].Spec; l.Choice != 1 || !strings.Contains(spec, tc.want.Taken) {
-				t.Errorf("%d rows: launch %d has choice %d, kernel %s", tc.rows, i, l.Choice, spec)
+			if spec := u.Module.Kernels[l.Kernel].Spec; !slices.Equal(l.Choices, []int{0}) || !strings.Contains(spec, tc.want.Taken) {
+				t.Errorf("%d rows: launch %d has choices %v, kernel %s", tc.rows, i, l.Choices, spec)
 			}
 		}
 		if text := u.Module.Text(p); strings.Count(text, ", "+tc.want.Taken+" by "+tc.want.By+": ") != 2 {
@@ -103,7 +104,7 @@ func TestChooseDeterministic(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if n := len(u.Module.Choices); n != 3 || u.Module.Plans[2].Launches[0].Choice != 1 {
+		if n := len(u.Module.Choices); n != 3 || u.Module.Plans[2].Launches[0].Choices[0] != 0 {
 			t.Errorf("%d choices, want 3: %+v", n, u.Module.Choices)
 		}
 		if before != nil {
@@ -156,8 +157,8 @@ func TestCheckChoice(t *testing.T) {
 	if _, err := u.Lower(productOf(t, "g", 2)); err != nil {
 		t.Fatal(err)
 	}
-	for _, n := range []int{-1, 2} {
-		u.Module.Plans[0].Launches[0].Choice = n
+	for _, n := range []int{-1, 1} {
+		u.Module.Plans[0].Launches[0].Choices = []int{n}
 		if err := u.Module.Check(); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("choice %d of 1", n)) {
 			t.Errorf("choice %d: error %v", n, err)
 		}

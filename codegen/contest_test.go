@@ -72,7 +72,7 @@ func TestContest(t *testing.T) {
 			}
 			read := map[plan.Slice]bool{}
 			for _, l := range p.Launches {
-				if c := mod.Choices[l.Choice-1]; c.Taken != d.Candidates[i] || c.By != plan.ByTuning {
+				if c := mod.Choices[l.Choices[0]]; c.Taken != d.Candidates[i] || c.By != plan.ByTuning {
 					t.Errorf("candidate %d is %+v", i, c)
 				}
 				read[l.Args[1].Buf] = true

@@ -99,7 +99,7 @@ type lowerer struct {
 	cur      *ir.Op
 	form     string
 	rejected []plan.Rejected
-	choice   int // of its next launch; 0: none
+	choices  []int // of its next launch
 
 	err error
 }
@@ -177,9 +177,9 @@ func (l *lowerer) op(op *ir.Op) error {
 // lowerBy emits a form's launches; they carry its name and the op's. A form may
 // need the memory of a constant, whose own form then runs in between.
 func (l *lowerer) lowerBy(form *kernels.Form, rejected []plan.Rejected, op *ir.Op) error {
-	savedForm, savedRejected, cur, choice, first := l.form, l.rejected, l.cur, l.choice, len(l.launches)
-	l.form, l.rejected, l.cur, l.choice = form.Name, rejected, op, 0
-	defer func() { l.form, l.rejected, l.cur, l.choice = savedForm, savedRejected, cur, choice }()
+	savedForm, savedRejected, cur, choices, first := l.form, l.rejected, l.cur, l.choices, len(l.launches)
+	l.form, l.rejected, l.cur, l.choices = form.Name, rejected, op, nil
+	defer func() { l.form, l.rejected, l.cur, l.choices = savedForm, savedRejected, cur, choices }()
 	if err := form.Lower(l, op); err != nil {
 		return err
 	}
@@ -362,8 +362,8 @@ func (l *lowerer) Scratch(dt ir.DType, n int) kernels.Ref {
 
 func (l *lowerer) Launch(k kernels.Launch) {
 	params := make([]kernel.Param, 0, len(k.In)+len(k.Out)+len(k.Ints))
-	pl := plan.Launch{Op: l.label(l.cur), Loc: l.cur.Loc, Grid: k.Grid, Work: k.Work, Flops: k.Flops, Choice: l.choice}
-	l.choice = 0
+	pl := plan.Launch{Op: l.label(l.cur), Loc: l.cur.Loc, Grid: k.Grid, Work: k.Work, Flops: k.Flops, Choices: l.choices}
+	l.choices = nil
 	var refs []argRef
 	add := func(list []kernels.Ref, prefix string, mode plan.Mode) {
 		for i, r := range list {

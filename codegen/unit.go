@@ -30,7 +30,7 @@ type Unit struct {
 	Ask func(Decision) string
 
 	table   func() (*tune.Table, error) // of the target
-	chosen  map[plan.Choice]int         // number of a choice in the module's list
+	chosen  map[plan.Choice]int         // index of a choice in the module
 	symbols map[string]int              // index of a kernel by form, spec and parameter formats
 	storage map[string]int              // index of a pool or weight by space and name
 	costs   map[string]cost

@@ -222,10 +222,9 @@ type Launch struct {
 	Flops int64  `json:"flops,omitempty"`
 	Bytes int64  `json:"bytes"`
 	Rate  string `json:"rate,omitempty"`
-	// Choice is which of the module's choices made the launch what it is, counted from 1;
-	// 0: none.
-	Choice int   `json:"choice,omitempty"`
-	Args   []Arg `json:"args"`
+	// Choices are those of the module's that made the launch what it is, by index.
+	Choices []int `json:"choices,omitempty"`
+	Args    []Arg `json:"args"`
 }
 
 // Arg is one kernel argument: a buffer, or an integer when Mode is empty.

@@ -33,8 +33,8 @@ func (m *Module) Text(p *Plan) string {
 	for i, l := range p.Launches {
 		k := m.Kernels[l.Kernel]
 		fmt.Fprintf(&b, "%d %s by %s, grid %d", i, l.Op, k.Form, l.Grid)
-		if l.Choice > 0 {
-			c := m.Choices[l.Choice-1]
+		for _, n := range l.Choices {
+			c := m.Choices[n]
 			fmt.Fprintf(&b, ", %s by %s", c.Taken, c.By)
 		}
 		b.WriteByte(':')
