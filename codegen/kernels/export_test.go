@@ -10,3 +10,5 @@ const (
 	ArgmaxTiles = argmaxTiles
 	ShardWidth  = shardWidth
 )
+
+var ForceGemm = &forceGemm

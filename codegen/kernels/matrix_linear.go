@@ -170,10 +170,13 @@ func (p *matrixLaunch) body(k *kernel.K, b []*kernel.Buf, m kernel.V) {
 	}
 	m0 := k.Mul(k.URem(k.Group(), rowTiles), k.Int(p.tileRows()))
 	u := unitOf(p.t)
-	for r := range p.rows {
-		row := k.Add(m0, k.Add(u.sub(k, k.Lane()), k.Int(r*u.cols)))
+	x.of = func(row kernel.V) kernel.V {
+		row = k.Add(m0, row)
 		row = k.Select(k.Cmp(kernel.LT, row, m), row, k.Sub(m, k.Int(1)))
-		x.at = append(x.at, k.Add(k.Mul(row, k.Int(p.groups)), group))
+		return k.Add(k.Mul(row, k.Int(p.groups)), group)
+	}
+	for r := range p.rows {
+		x.at = append(x.at, x.of(k.Add(u.sub(k, k.Lane()), k.Int(r*u.cols))))
 	}
 	list := make([]matrixWeight, p.products)
 	for i := range list {
