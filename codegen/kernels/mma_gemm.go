@@ -2,6 +2,7 @@ package kernels
 
 import (
 	"fmt"
+	"math"
 
 	"github.com/kiln-project/kiln/codegen/kernel"
 	"github.com/kiln-project/kiln/codegen/target"
@@ -20,15 +21,18 @@ import (
 
 // gemmTile says how a group multiplies its tile. No result depends on it.
 type gemmTile struct {
-	across [2]int // warps along rows of w and of x; {1, 1}: each has all of the tile, and pieces of K of its own
-	units  [2]int // of a warp: 16 rows of w, and the unit's columns, rows of x
-	stages int    // of shared memory that the copies go round in, 3 at least
-	deep   int    // vectors of 16 bytes of each lane of a row of w in a stage
-	totals bool   // the sums of waves are added up in shared memory, not in registers
+	across   [2]int // warps along rows of w and of x; {1, 1}: each has all of the tile, and pieces of K of its own
+	units    [2]int // of a warp: 16 rows of w, and the unit's columns, rows of x
+	stages   int    // of shared memory that the copies go round in, 3 at least
+	deep     int    // vectors of 16 bytes of each lane of a row of w in a stage
+	totals   bool   // the sums of waves are added up in shared memory, not in registers
+	late     bool   // a stage is given back when it was read, not in the middle of the next one
+	ahead    int    // units of x that a warp has read before it multiplies them
+	resident int
 }
 
 func (g *gemmTile) spec() string {
-	return fmt.Sprintf(" gemm%v%v stages%d deep%d totals%v", g.across, g.units, g.stages, g.deep, g.totals)
+	return fmt.Sprintf("%d gemm%v%v stages%d deep%d totals%v late%v ahead%d res%d", forceGemm, g.across, g.units, g.stages, g.deep, g.totals, g.late, g.ahead, g.resident)
 }
 
 // splits reports whether the warps share K.
@@ -77,26 +81,54 @@ type gemm struct {
 
 // gemmTakes reports whether tiles of many rows take p.
 func (p *matrixProduct) gemmTakes() bool {
-	return unitOf(p.t).mma != nil && p.depth%matrixChunk == 0 && (p.w == ir.BF16 || p.w == ir.F8E4M3)
+	return forceGemm >= 0 && unitOf(p.t).mma != nil && p.depth%matrixChunk == 0 && (p.w == ir.BF16 || p.w == ir.F8E4M3)
 }
 
 // useGemm has p multiplied by tiles of many rows.
 func (p *matrixProduct) useGemm(g gemmTile) {
 	w, x := g.rowsOf()
+	if g.ahead == 0 {
+		g.ahead = 2
+	}
 	p.gemm, p.rows, p.cols = &g, x/target.MMACols, w/target.MatrixTile/p.products
 }
 
 // gemmTiles are the tiles, from large to small.
-var gemmTiles = []gemmTile{
-	{across: [2]int{2, 4}, units: [2]int{4, 8}, stages: 4, deep: 1, totals: true},
-	{across: [2]int{2, 4}, units: [2]int{4, 4}, stages: 5, deep: 1},
-	{across: [2]int{1, 1}, units: [2]int{4, 8}, stages: 3, deep: 1},
-	{across: [2]int{1, 1}, units: [2]int{2, 8}, stages: 4, deep: 1},
+var gemmTiles = map[int]gemmTile{
+	1:  {across: [2]int{4, 2}, units: [2]int{4, 8}, stages: 3, deep: 1, totals: true},
+	2:  {across: [2]int{2, 4}, units: [2]int{4, 4}, stages: 4, deep: 1},
+	8:  {across: [2]int{1, 1}, units: [2]int{4, 4}, stages: 3, deep: 1},
+	40: {across: [2]int{2, 4}, units: [2]int{4, 8}, stages: 4, deep: 1, totals: true},
+	41: {across: [2]int{2, 4}, units: [2]int{4, 8}, stages: 4, deep: 1, totals: true, late: true},
+	44: {across: [2]int{2, 4}, units: [2]int{4, 8}, stages: 4, deep: 1, totals: true, late: true, ahead: 3},
+	46: {across: [2]int{4, 2}, units: [2]int{2, 8}, stages: 3, deep: 2, late: true},
+	47: {across: [2]int{4, 2}, units: [2]int{2, 8}, stages: 4, deep: 2, late: true},
+	49: {across: [2]int{4, 2}, units: [2]int{4, 8}, stages: 3, deep: 1, totals: true, late: true},
+	50: {across: [2]int{4, 2}, units: [2]int{4, 8}, stages: 3, deep: 1, totals: true},
+	51: {across: [2]int{4, 2}, units: [2]int{2, 8}, stages: 5, deep: 1},
+	52: {across: [2]int{1, 1}, units: [2]int{4, 8}, stages: 3, deep: 1, late: true},
+	53: {across: [2]int{4, 2}, units: [2]int{2, 8}, stages: 5, deep: 1, late: true},
+	54: {across: [2]int{4, 2}, units: [2]int{1, 4}, stages: 6, deep: 2, resident: 2},
+	55: {across: [2]int{1, 1}, units: [2]int{4, 4}, stages: 3, deep: 1, late: true},
+	57: {across: [2]int{4, 2}, units: [2]int{1, 4}, stages: 6, deep: 1, resident: 2},
+	58: {across: [2]int{1, 1}, units: [2]int{8, 4}, stages: 2, deep: 1, late: true},
+	60: {across: [2]int{4, 2}, units: [2]int{2, 4}, stages: 4, deep: 2, resident: 2},
+	61: {across: [2]int{4, 2}, units: [2]int{2, 4}, stages: 6, deep: 1, resident: 2},
 }
 
 // shapeMany chooses the tile for m rows of x.
 func (p *matrixProduct) shapeMany(m int) {
-	p.useGemm(gemmTiles[forceGemm])
+	try := []int{forceGemm % 100, 1, 2, 8}
+	for _, i := range try {
+		g := gemmTiles[i]
+		if g.deep*lanesPerRow*p.run() > matrixChunk {
+			continue
+		}
+		p.useGemm(g)
+		if p.newGemm(nil).poolBytes() <= 227<<10 {
+			return
+		}
+	}
 }
 
 var forceGemm int
@@ -136,6 +168,9 @@ func (p *matrixProduct) multiplyMany(k *kernel.K, x matrixRows, ws []matrixWeigh
 	e := p.newGemm(k)
 	e.x, e.ws, e.n0, e.wave = x, ws, n0, k.Wave()
 	e.pool = k.SharedPool(e.poolBytes())
+	if e.resident > 0 {
+		e.Resident(e.resident)
+	}
 	e.addresses()
 	for m := range e.units[0] {
 		e.acc = append(e.acc, nil)
@@ -237,23 +272,34 @@ func (e *gemm) round(x *kernel.Var) {
 	x.Set(e.Select(e.Cmp(kernel.EQ, at, e.Int(e.stages*e.stage)), e.Int(0), at))
 }
 
-// start begins the copies of a stage.
-func (e *gemm) start(p gemmPlace, stage kernel.V) {
-	piece := p.piece.Get()
-	if e.splits() && e.chunks%e.unit.waves != 0 { // what is behind the last is not multiplied
-		piece = e.Select(e.Cmp(kernel.LT, piece, e.Int(e.chunks)), piece, e.Int(0))
-	}
+// copies are the lane's copies of a stage.
+func (e *gemm) copies(p gemmPlace, stage kernel.V) []func() {
+	// What is behind the last piece comes too, and is not multiplied: a condition would
+	// keep the copies from what they are between.
+	piece := e.there(p.piece.Get())
 	k0 := e.Add(e.Mul(piece, e.Int(matrixChunk)), e.Mul(p.sub.Get(), e.Int(matrixChunk/e.per)))
-	rows := e.rowsW / len(e.fromW)
-	for i, at := range e.fromW {
-		to := e.Add(e.Add(stage, e.toW), e.Int(i*rows*e.wRow))
-		e.pool.CopyAsync(to, e.ws[i*rows/(e.rowsW/e.products)].rows, e.Add(at, k0))
+	var list []func()
+	add := func(from []kernel.V, of func(row int) *kernel.Buf, to kernel.V, rows, rowBytes int) {
+		rows /= len(from)
+		for i, at := range from {
+			list = append(list, func() {
+				e.pool.CopyAsync(e.Add(e.Add(stage, to), e.Int(i*rows*rowBytes)), of(i*rows), e.Add(at, k0))
+			})
+		}
 	}
-	rows = e.rowsX / len(e.fromX)
-	for i, at := range e.fromX {
-		to := e.Add(e.Add(stage, e.toX), e.Int(i*rows*e.xRow))
-		e.pool.CopyAsync(to, e.x.x, e.Add(at, k0))
+	add(e.fromW, func(row int) *kernel.Buf { return e.ws[row/(e.rowsW/e.products)].rows }, e.toW, e.rowsW, e.wRow)
+	add(e.fromX, func(int) *kernel.Buf { return e.x.x }, e.toX, e.rowsX, e.xRow)
+	return list
+}
+
+// start begins the copies of a stage.
+func (e *gemm) start(p gemmPlace, stage *kernel.Var) {
+	for _, do := range e.copies(p, stage.Get()) {
+		do()
 	}
+	e.CommitCopies()
+	e.next(p)
+	e.round(stage)
 }
 
 // place is a place that a warp begins at.
@@ -265,23 +311,16 @@ func (e *gemm) place() gemmPlace {
 	return gemmPlace{e.Var(piece), e.Var(e.Int(0))}
 }
 
-// ahead is how many vectors of x a warp has read before it multiplies them.
-const ahead = 2
-
 // run_ sums all pieces.
 func (e *gemm) run_() {
 	in, at := e.place(), e.place()
 	to, from := e.Var(e.Int(0)), e.Var(e.Int(0))
-	for i := range e.stages - 1 {
-		if i < e.steps {
-			e.start(in, to.Get())
-			e.next(in)
-			e.round(to)
-		}
-		e.CommitCopies()
+	for range e.stages - 1 {
+		e.start(in, to)
 	}
 	e.WaitCopies(e.stages - 2)
 	e.Barrier()
+	ahead := e.ahead
 	var ws [][2]*kernel.VecVar
 	var xs []*kernel.VecVar
 	for m := range e.units[0] {
@@ -292,15 +331,8 @@ func (e *gemm) run_() {
 		xs = append(xs, e.VecVar(e.loadX(e.Int(0), 0, n)))
 	}
 	e.scalesOf(at.piece.Get())
-	if !e.splits() && !e.totals {
-		for m := range e.acc {
-			e.total = append(e.total, nil)
-			for range e.acc[m] {
-				e.total[m] = append(e.total[m], e.VecVar(e.ZeroVec(kernel.F32, 4)))
-			}
-		}
-	}
-	e.For(e.Int(0), e.Int(e.steps), 1, func(step kernel.V) {
+	e.startTotals()
+	one := func(step kernel.V, flush bool) {
 		stage := from.Get()
 		w := make([][2]kernel.Vec, len(ws))
 		for m := range ws {
@@ -312,40 +344,67 @@ func (e *gemm) run_() {
 		}
 		acts := e.Cmp(kernel.LT, at.piece.Get(), e.Int(e.chunks))
 		last := e.deep*e.vectors - 1
+		columns := (last + 1) * e.units[1] // of the stage
+		release := columns - ahead         // where the next stage is waited for
+		spread := release
+		more := e.Cmp(kernel.LT, e.Add(step, e.Int(1)), e.Int(e.steps))
+		var nextStage kernel.V
+		if !e.late {
+			e.WaitCopies(e.stages - 3)
+			e.Barrier()
+			spread = columns
+			e.round(from)
+			nextStage = e.Select(more, from.Get(), stage)
+		}
+		copies, copied := e.copies(in, to.Get()), 0
+		e.next(in)
+		e.round(to)
 		for i := range last + 1 {
-			nextStage, nextI := stage, i+1
+			nextI := i + 1
 			var nextW [][2]kernel.Vec
 			half := e.units[1] / 2
+			if e.late && i == last {
+				half = e.units[1] - ahead
+			}
+			of := func() kernel.V {
+				if i == last {
+					return nextStage
+				}
+				return stage
+			}
+			if i == last {
+				nextI = 0
+			}
 			var a [][]kernel.Vec
 			for m := range w {
 				a = append(a, e.asOperand(w[m], m))
 			}
 			for n := range e.units[1] {
-				if n == half {
-					if i == last {
-						e.WaitCopies(e.stages - 3)
-						e.Barrier()
-						e.If(e.Cmp(kernel.LT, e.Add(step, e.Int(e.stages-1)), e.Int(e.steps)), func() {
-							e.start(in, to.Get())
-							e.next(in)
-							e.round(to)
-						})
-						e.CommitCopies()
-						e.round(from)
-						more := e.Cmp(kernel.LT, e.Add(step, e.Int(1)), e.Int(e.steps))
-						nextStage, nextI = e.Select(more, from.Get(), stage), 0
-					}
+				column := i*e.units[1] + n
+				if e.late && column == release {
+					e.CommitCopies()
+					e.WaitCopies(e.stages - 2)
+					e.Barrier()
+					e.round(from)
+					nextStage = e.Select(more, from.Get(), stage)
+				}
+				for column < spread && copied < len(copies)*(column+1)/spread {
+					copies[copied]()
+					copied++
 				}
 				if n >= half { // the next rows of w come in between
 					count := e.units[1] - half
 					for m := (n - half) * e.units[0] / count; m < (n-half+1)*e.units[0]/count; m++ {
-						nextW = append(nextW, e.loadW(nextStage, nextI, m))
+						nextW = append(nextW, e.loadW(of(), nextI, m))
 					}
 				}
 				if n+ahead < e.units[1] {
 					x = append(x, e.loadX(stage, i, n+ahead))
 				} else {
-					x = append(x, e.loadX(nextStage, nextI, n+ahead-e.units[1]))
+					x = append(x, e.loadX(of(), nextI, n+ahead-e.units[1]))
+				}
+				if flush && i == 0 {
+					e.addColumn(n)
 				}
 				multiply := func() { e.multiplyColumn(a, x[n], n) }
 				if e.splits() && e.chunks%e.unit.waves != 0 {
@@ -356,6 +415,9 @@ func (e *gemm) run_() {
 			}
 			w, x = nextW, x[e.units[1]:]
 		}
+		if !e.late {
+			e.CommitCopies()
+		}
 		for m := range w {
 			ws[m][0].Set(w[m][0])
 			ws[m][1].Set(w[m][1])
@@ -363,7 +425,18 @@ func (e *gemm) run_() {
 		for n := range ahead {
 			xs[n].Set(x[n])
 		}
-		e.endOfStage(at, step)
+		e.endOfStage(at)
+	}
+	e.For(e.Int(0), e.Int(e.steps), 1, func(step kernel.V) {
+		if e.splits() || forceGemm/100 == 1 {
+			one(step, false)
+			return
+		}
+		piece := at.piece.Get()
+		// The first stage of a wave, but the first wave's.
+		begins := e.And(e.Cmp(kernel.EQ, at.sub.Get(), e.Int(0)), e.And(e.Cmp(kernel.LT, piece, e.Int(e.unit.waves)), e.Cmp(kernel.GT, piece, e.Int(0))))
+		e.If(begins, func() { one(step, true) })
+		e.If(e.Not(begins), func() { one(step, false) })
 	})
 }
 
@@ -381,29 +454,33 @@ func (e *gemm) asOperand(w [2]kernel.Vec, m int) []kernel.Vec {
 	return []kernel.Vec{e.E4M3ToBF16(w[0], s), e.E4M3ToBF16(w[1], s)}
 }
 
-// scaleAt is the scale of a piece of unit m's rows: one, since tiles lie in blocks.
+// scaleAt is the scale of a piece of unit m's rows.
 func (e *gemm) scaleAt(piece kernel.V, m int) kernel.V {
-	load := func(p int) kernel.V {
-		w := e.ws[p]
-		row := e.Add(e.Mul(w.index, e.Int(ceilDiv(e.n, e.block[0]))), e.UDiv(e.n0, e.Int(e.block[0])))
-		at := e.UDiv(e.Mul(piece, e.Int(matrixChunk)), e.Int(e.block[1]))
-		return w.scales.Load(e.Add(e.Mul(row, e.Int(e.scaleCols())), at))
+	perProduct := e.across[0] * e.units[0] / e.products
+	unit := e.Int(m)
+	if e.across[0] > 1 {
+		unit = e.Add(e.Mul(e.URem(e.wave, e.Int(e.across[0])), e.Int(e.units[0])), unit)
 	}
-	if e.products == 1 || e.across[0] == 1 {
-		return load(m * e.products / (e.across[0] * e.units[0]))
-	}
-	// Warps differ in their products.
-	first := e.Mul(e.URem(e.wave, e.Int(e.across[0])), e.Int(e.units[0]))
-	of := e.UDiv(e.Add(first, e.Int(m)), e.Int(e.across[0]*e.units[0]/e.products))
-	s := load(0)
-	for p := 1; p < e.products; p++ {
-		s = e.Select(e.Cmp(kernel.EQ, of, e.Int(p)), load(p), s)
+	row := e.Add(e.n0, e.Mul(e.URem(unit, e.Int(perProduct)), e.Int(target.MatrixTile)))
+	block := e.UDiv(e.Select(e.Cmp(kernel.LT, row, e.Int(e.n)), row, e.Int(e.n-1)), e.Int(e.block[0]))
+	col := e.UDiv(e.Mul(piece, e.Int(matrixChunk)), e.Int(e.block[1]))
+	var s kernel.V
+	for p, w := range e.ws {
+		at := e.Add(e.Mul(w.index, e.Int(ceilDiv(e.n, e.block[0]))), block)
+		v := w.scales.Load(e.Add(e.Mul(at, e.Int(e.scaleCols())), col))
+		if p > 0 {
+			v = e.Select(e.Cmp(kernel.EQ, e.UDiv(unit, e.Int(perProduct)), e.Int(p)), v, s)
+		}
+		s = v
 	}
 	return s
 }
 
 // nextPiece is the piece behind one, of those that the warp multiplies.
 func (e *gemm) nextPiece(piece kernel.V) kernel.V {
+	if forceGemm >= 100 && forceGemm < 200 {
+		return e.Add(piece, e.Int(1))
+	}
 	next := e.Add(piece, e.Int(e.unit.waves))
 	if e.splits() {
 		return next
@@ -454,20 +531,11 @@ func (e *gemm) loadX(stage kernel.V, i, n int) kernel.Vec {
 	return e.pool.LoadVec(e.Add(e.Add(stage, e.atX[i]), e.Int(n*target.MMACols*e.xRow)), vectorBytes)
 }
 
-// endOfStage moves on, and behind a wave's last piece adds its sums to the totals.
-func (e *gemm) endOfStage(at gemmPlace, step kernel.V) {
-	piece := at.piece.Get()
-	end := e.Cmp(kernel.EQ, at.sub.Get(), e.Int(e.per-1))
-	if !e.splits() {
-		over := e.And(e.Cmp(kernel.GE, e.Add(piece, e.Int(e.unit.waves)), e.Int(e.chunks)), e.Cmp(kernel.LT, step, e.Int(e.steps-1)))
-		e.If(e.And(end, over), func() {
-			first := e.Cmp(kernel.EQ, e.And(piece, e.Int(e.unit.waves-1)), e.Int(0))
-			e.addSums(first)
-		})
-	}
+// endOfStage moves on.
+func (e *gemm) endOfStage(at gemmPlace) {
 	if e.scale != nil {
-		e.If(end, func() {
-			then := e.nextPiece(e.nextPiece(piece))
+		e.If(e.Cmp(kernel.EQ, at.sub.Get(), e.Int(e.per-1)), func() {
+			then := e.nextPiece(e.nextPiece(at.piece.Get()))
 			for i := range e.scale {
 				e.scale[i].Set(e.nextScale[i].Get())
 				e.nextScale[i].Set(e.scaleAt(e.there(then), i*e.inProduct()))
@@ -482,46 +550,61 @@ func (e *gemm) totalAt(m, n int) kernel.V {
 	return e.Add(e.Mul(e.Lane(), e.Int(vectorBytes)), e.Int(e.stages*e.stage+(m*e.units[1]+n)*e.t.Lanes*vectorBytes))
 }
 
-// addSums adds the sums of a wave to the totals; first has them be the totals.
-func (e *gemm) addSums(first kernel.V) {
-	add := func(v ...kernel.V) kernel.V { return e.Add(v[0], v[1]) }
-	each := func(do func(m, n int, sum *kernel.VecVar)) {
-		for m, row := range e.acc {
-			for n, sum := range row {
-				do(m, n, sum)
+// startTotals has the totals be -0, to which adding a number gives that number.
+func (e *gemm) startTotals() {
+	if e.splits() {
+		return
+	}
+	none := make([]kernel.V, 4)
+	for i := range none {
+		none[i] = e.Float(math.Copysign(0, -1))
+	}
+	for m := range e.acc {
+		e.total = append(e.total, nil)
+		for n := range e.acc[m] {
+			if e.totals {
+				e.pool.StoreVec(e.totalAt(m, n), e.MakeVec(none...))
+			} else {
+				e.total[m] = append(e.total[m], e.VecVar(e.MakeVec(none...)))
 			}
 		}
 	}
+}
+
+// withTotal is the total of a unit and the sums of the wave.
+func (e *gemm) withTotal(m, n int) kernel.Vec {
+	var total kernel.Vec
 	if e.totals {
-		e.If(first, func() { each(func(m, n int, sum *kernel.VecVar) { e.pool.StoreVec(e.totalAt(m, n), sum.Get()) }) })
-		e.If(e.Not(first), func() {
-			each(func(m, n int, sum *kernel.VecVar) {
-				at := e.totalAt(m, n)
-				e.pool.StoreVec(at, e.MapVec(add, e.AsF32(e.pool.LoadVec(at, vectorBytes)), sum.Get()))
-			})
-		})
+		total = e.AsF32(e.pool.LoadVec(e.totalAt(m, n), vectorBytes))
 	} else {
-		each(func(m, n int, sum *kernel.VecVar) {
-			total := e.total[m][n]
-			total.Set(e.MapVec(func(v ...kernel.V) kernel.V { return e.Select(first, v[1], e.Add(v[0], v[1])) }, total.Get(), sum.Get()))
-		})
+		total = e.total[m][n].Get()
 	}
-	each(func(_, _ int, sum *kernel.VecVar) { sum.Set(e.ZeroVec(kernel.F32, 4)) })
+	return e.MapVec(func(v ...kernel.V) kernel.V { return e.Add(v[0], v[1]) }, total, e.acc[m][n].Get())
+}
+
+// addColumn adds the sums of a wave to the totals of unit n along x.
+func (e *gemm) addColumn(n int) {
+	for m := range e.acc {
+		sum := e.withTotal(m, n)
+		if e.totals {
+			e.pool.StoreVec(e.totalAt(m, n), sum)
+		} else {
+			e.total[m][n].Set(sum)
+		}
+		e.acc[m][n].Set(e.ZeroVec(kernel.F32, 4))
+	}
 }
 
 // finish lays the sums out by rows of x and has done finish four of a row at a time.
 func (e *gemm) finish(done func(row, col kernel.V, sums []kernel.Vec)) {
+	e.WaitCopies(0)
 	add := func(v ...kernel.V) kernel.V { return e.Add(v[0], v[1]) }
 	sums := make([][]kernel.Vec, len(e.acc))
 	for m, row := range e.acc {
 		for n, acc := range row {
 			sum := acc.Get()
-			switch {
-			case e.splits() || e.chunks == 1:
-			case e.totals:
-				sum = e.MapVec(add, e.AsF32(e.pool.LoadVec(e.totalAt(m, n), vectorBytes)), sum)
-			default:
-				sum = e.MapVec(add, e.total[m][n].Get(), sum)
+			if !e.splits() && forceGemm/100 != 1 {
+				sum = e.withTotal(m, n)
 			}
 			if !e.splits() && e.chunks < e.unit.waves { // waves without a piece add zero, which has -0 be 0
 				sum = e.MapVec(add, sum, e.ZeroVec(kernel.F32, 4))

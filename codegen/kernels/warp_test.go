@@ -163,40 +163,48 @@ func (c *cases) wide(m int) {
 
 // TestWarpRowsAlone: the bits of a row do not depend on the rows beside it.
 func TestWarpRowsAlone(t *testing.T) {
-	const rows, n, k = 65, 33, 1152
-	for _, name := range []string{"bf16", "w8", "w4"} {
-		t.Run(name, func(t *testing.T) {
-			c := &cases{batch: newBatch(t), r: rand.New(rand.NewPCG(7, 3))}
-			x := c.bf16(1, rows, k)
-			op, attrs, w := "block_linear", ir.A("act_block", 128), (*eval.Tensor)(nil)
-			switch name {
-			case "bf16":
-				op, attrs, w = "linear", ir.A("to", ir.F32), c.bf16(1, n, k)
-			case "w8":
-				w = c.w8(n, k)
-			case "w4":
-				w = c.w4(n, k)
-			}
-			few := x.Clone() // its first rows
-			few.Shape, few.F = []int{3, k}, few.F[:3*k]
-			c.batch.op(op, attrs, exact, x, w)
-			c.batch.op(op, attrs, exact, few, w)
-			c.batch.op(op, attrs, exact, row(t, x, rows-1), w)
-			if recordOnly() {
-				load(t, "sm_90", c.graph())
-				return
-			}
-			out := c.outputs("sm_90")
-			for i, at := range []int{0, 1, 2, rows - 1} {
-				got, of := "y1", i
-				if i == 3 {
-					got, of = "y2", 0
-				}
-				if d := exact.compare(row(t, out["y0"], at), row(t, out[got], of)); d != "" {
-					t.Errorf("row %d: %s", at, d)
-				}
-			}
-		})
+	shapes := [][3]int{{65, 33, 1152}}
+	if onGPU != nil {
+		shapes = append(shapes, [3]int{300, 520, 4096}, [3]int{1000, 300, 7168}, [3]int{129, 4096, 1024}, [3]int{512, 256, 512})
+	}
+	for _, s := range shapes {
+		for _, name := range []string{"bf16", "w8", "w4"} {
+			t.Run(fmt.Sprintf("%s/%dx%dx%d", name, s[0], s[1], s[2]), func(t *testing.T) { rowsAlone(t, name, s[0], s[1], s[2]) })
+		}
+	}
+}
+
+func rowsAlone(t *testing.T, name string, rows, n, k int) {
+	c := &cases{batch: newBatch(t), r: rand.New(rand.NewPCG(7, 3))}
+	x := c.bf16(1, rows, k)
+	op, attrs, w := "block_linear", ir.A("act_block", 128), (*eval.Tensor)(nil)
+	switch name {
+	case "bf16":
+		op, attrs, w = "linear", ir.A("to", ir.F32), c.bf16(1, n, k)
+	case "w8":
+		w = c.w8(n, k)
+	case "w4":
+		w = c.w4(n, k)
+	}
+	const first = 16
+	few := x.Clone() // its first rows
+	few.Shape, few.F = []int{first, k}, few.F[:first*k]
+	c.batch.op(op, attrs, exact, x, w)
+	c.batch.op(op, attrs, exact, few, w)
+	c.batch.op(op, attrs, exact, row(t, x, rows-1), w)
+	if recordOnly() {
+		load(t, "sm_90", c.graph())
+		return
+	}
+	out := c.outputs("sm_90")
+	for i := range first + 1 {
+		at, got, of := i, "y1", i
+		if i == first {
+			at, got, of = rows-1, "y2", 0
+		}
+		if d := exact.compare(row(t, out["y0"], at), row(t, out[got], of)); d != "" {
+			t.Errorf("row %d: %s", at, d)
+		}
 	}
 }
 
