@@ -130,7 +130,7 @@ func (p *matrixLaunch) results(l Lowering, o *ir.Op) {
 // launch runs one group per tile. Tiles of one weight row follow each other over the
 // rows of x: the weights stay cached.
 func (p *matrixLaunch) launch(l Lowering) {
-	p.shape(p.m)
+	p.shape(p.m, p.groups)
 	spec := fmt.Sprintf("%s groups%d cuts%v", p.spec(), p.groups, p.cuts)
 	in := []Ref{p.x.x}
 	if p.codes {

@@ -24,14 +24,14 @@ const (
 // matrixProduct says what the code of a product depends on.
 type matrixProduct struct {
 	t          *target.Target
-	n, depth   int      // rows of w, and elements of a row: K
-	w          ir.DType // bf16, the target's 8-bit float, or f4e2m1
-	block      [2]int   // of w's scales; zero for none
-	codes      bool     // x is 8-bit codes with a scale for each matrixChunk, not bf16
-	rows, cols int      // of a tile, in units of the matrix unit's columns and of target.MatrixTile
-	products   int      // weights that are multiplied at once
-	apart      bool     // each of them with rows of x of its own
-	gemm       *gemmTile
+	n, depth   int       // rows of w, and elements of a row: K
+	w          ir.DType  // bf16, the target's 8-bit float, or f4e2m1
+	block      [2]int    // of w's scales; zero for none
+	codes      bool      // x is 8-bit codes with a scale for each matrixChunk, not bf16
+	rows, cols int       // of a tile, in units of the matrix unit's columns and of target.MatrixTile
+	products   int       // weights that are multiplied at once
+	apart      bool      // each of them with rows of x of its own
+	gemm       *gemmTile // of many rows, or nil
 }
 
 // matrixRefuses reports why no matrix product takes a weight whose last axes are
@@ -72,10 +72,11 @@ func ownCodes(t *target.Target) ir.DType {
 // maxSkinny is the largest number of rows of x that one tile of 16 takes.
 const maxSkinny = target.MatrixTile
 
-// shape chooses the tile for m rows of x. Few rows are bound by reading w: small
+// shape chooses the tile for m rows of x, of as many products side by side as groups.
+// Few rows are bound by reading w: small
 // tiles give more groups, as few as the chip needs. For more than the rows of a step
 // the operands' way to the registers counts, which large tiles need less often.
-func (p *matrixProduct) shape(m int) {
+func (p *matrixProduct) shape(m, groups int) {
 	switch u := unitOf(p.t); {
 	case m <= maxSkinny:
 		p.rows, p.cols = ceilDiv(min(m, maxSkinny), u.cols), max(1, min(4, p.n/4096))
@@ -88,12 +89,11 @@ func (p *matrixProduct) shape(m int) {
 	default:
 		p.rows, p.cols = 4, 4
 	}
-	if m > 32 && p.gemmTakes() {
-		p.shapeMany(m)
-		return
-	}
 	if p.products > 1 { // as many accumulators, and rows of w that are read
 		p.cols = max(1, p.cols/p.products)
+	}
+	if p.rows == 8 && unitOf(p.t).mma != nil {
+		p.shapeMany(m, groups)
 	}
 }
 
