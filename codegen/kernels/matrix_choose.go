@@ -5,12 +5,8 @@ import (
 	"slices"
 
 	"github.com/kiln-project/kiln/codegen/target"
+	"github.com/kiln-project/kiln/ir"
 )
-
-// tile is the size of a product's tile, as matrixProduct has it.
-type tile struct{ rows, cols int }
-
-func (t tile) String() string { return fmt.Sprintf("tile%dx%d", t.rows, t.cols) }
 
 // choose lets the target's table have a say in the tile that shape has chosen. On AMD's
 // chips shape alone decides: there nothing was measured.
@@ -18,14 +14,14 @@ func (p *matrixLaunch) choose(l Lowering) {
 	if unitOf(p.t).mma == nil {
 		return
 	}
-	tiles := p.tilesFor(p.m)
-	names := make([]string, len(tiles))
-	for i, t := range tiles {
-		names[i] = t.String()
+	ways := p.ways(p.m)
+	names := make([]string, len(ways))
+	for i := range ways {
+		names[i] = ways[i].tileName()
 	}
-	taken := l.Choose(p.key(), p.m, names, tile{p.rows, p.cols}.String())
+	taken := l.Choose(p.key(), p.m, names, p.tileName())
 	if i := slices.Index(names, taken); i >= 0 {
-		p.rows, p.cols = tiles[i].rows, tiles[i].cols
+		p.matrixProduct = ways[i]
 	}
 }
 
@@ -41,32 +37,74 @@ func (p *matrixLaunch) key() string {
 	return key
 }
 
-// tilesFor are those that may be worth it for m rows of x, smallest first, and that which
-// shape has chosen.
-func (p *matrixProduct) tilesFor(m int) []tile {
-	rows := []int{4, 8}
-	if u := unitOf(p.t); m <= maxSkinny {
-		rows = []int{ceilDiv(m, u.cols)}
+// tileName names the tile among those of ways.
+func (p *matrixProduct) tileName() string {
+	if p.gemm != nil {
+		return fmt.Sprintf("gemm%dx%ds%d", p.rows, p.cols, p.gemm.stages)
 	}
-	list := []tile{{p.rows, p.cols}}
-	for _, r := range rows {
-		for cols := 1; cols <= 4; cols *= 2 {
-			t := tile{r, cols}
-			fits := r*cols*p.products <= maxTile && cols*target.MatrixTile <= p.n
-			if fits && !slices.Contains(list, t) {
-				list = append(list, t)
-			}
-		}
-	}
-	slices.SortFunc(list, func(a, b tile) int {
-		if a.rows != b.rows {
-			return a.rows - b.rows
-		}
-		return a.cols - b.cols
-	})
-	return list
+	return fmt.Sprintf("tile%dx%d", p.rows, p.cols)
 }
 
 // maxTile is how many tiles of the unit a warp has the sums of: each takes four
 // registers of a lane.
 const maxTile = 16
+
+// ways are the product with each tile that may be worth it for m rows of x, and with that
+// which shape has chosen, by size.
+func (p *matrixProduct) ways(m int) []matrixProduct {
+	list := []matrixProduct{*p}
+	add := func(q matrixProduct) {
+		if !slices.ContainsFunc(list, func(o matrixProduct) bool { return o.tileName() == q.tileName() }) {
+			list = append(list, q)
+		}
+	}
+	rows := []int{4, 8}
+	if u := unitOf(p.t); m <= maxSkinny {
+		rows = []int{ceilDiv(m, u.cols)}
+	}
+	for _, r := range rows {
+		for cols := 1; cols <= 4; cols *= 2 {
+			if r*cols*p.products <= maxTile && cols*target.MatrixTile <= p.n {
+				q := *p
+				q.rows, q.cols, q.gemm = r, cols, nil
+				add(q)
+			}
+		}
+	}
+	if m > 4*target.MMACols { // fewer are less than half of the smallest of these tiles
+		for i := range gemmTiles {
+			if q, ok := p.withGemm(&gemmTiles[i]); ok {
+				add(q)
+			}
+		}
+	}
+	slices.SortFunc(list, func(a, b matrixProduct) int {
+		switch {
+		case (a.gemm == nil) != (b.gemm == nil):
+			if a.gemm == nil {
+				return -1
+			}
+			return 1
+		case a.rows != b.rows:
+			return a.rows - b.rows
+		case a.cols != b.cols:
+			return a.cols - b.cols
+		case a.gemm != nil:
+			return a.gemm.stages - b.gemm.stages
+		}
+		return 0
+	})
+	return list
+}
+
+// withGemm is the product with a tile of many rows, unless that does not take it.
+func (p *matrixProduct) withGemm(g *gemmTile) (q matrixProduct, ok bool) {
+	if p.depth%matrixChunk != 0 || p.w == ir.F4E2M1 {
+		return q, false
+	}
+	q = *p
+	q.gemm = g
+	w, x := g.rowsOf()
+	q.rows, q.cols = x/target.MMACols, w/target.MatrixTile/p.products
+	return q, g.timeOf(p.w) != (gemmTime{}) && !q.newGemm(nil).refuses()
+}
