@@ -98,6 +98,7 @@ type version struct {
 type noBackend struct{ asked bool }
 
 func (b *noBackend) SelectKernels(*passes.Step) error { b.asked = true; return nil }
+func (b *noBackend) JoinLaunches(*passes.Step) error  { b.asked = true; return nil }
 func (b *noBackend) PlanMemory(*passes.Step) error    { b.asked = true; return nil }
 
 // versions runs all passes and keeps the entry as each left it; the first is the

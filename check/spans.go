@@ -73,6 +73,7 @@ var indexed = map[string]func(op *ir.Op, result span) map[int]span{
 		return map[int]span{1: into(op, 0, op.Args[0].Type.Rank()-1)}
 	},
 	"compress":       func(op *ir.Op, _ span) map[int]span { return map[int]span{4: into(op, 0, 0), 5: into(op, 2, 0)} },
+	"compress_row":   func(op *ir.Op, _ span) map[int]span { return map[int]span{7: into(op, 0, 0), 8: into(op, 5, 0)} },
 	"indexer_scores": func(op *ir.Op, _ span) map[int]span { return map[int]span{3: into(op, 2, 0)} },
 	"sparse_attention": func(op *ir.Op, _ span) map[int]span {
 		out := map[int]span{}

@@ -80,7 +80,7 @@ func (l *lowerer) Choose(key string, rows int, candidates []string, model string
 		return model
 	}
 	c, err := l.u.choose(Decision{
-		Form: l.form, Key: key, Rows: rows, Candidates: candidates, Model: model,
+		Form: l.form.Name, Key: key, Rows: rows, Candidates: candidates, Model: model,
 		Op: l.cur, Requests: l.requests, Set: l.set,
 	})
 	if err != nil {

@@ -12,6 +12,7 @@ import (
 	"github.com/kiln-project/kiln/codegen/target"
 	"github.com/kiln-project/kiln/codegen/tune"
 	"github.com/kiln-project/kiln/ir"
+	"github.com/kiln-project/kiln/passes"
 )
 
 // productOf is a graph of two equal products of some rows: two launches of one choice.
@@ -117,6 +118,27 @@ func TestChoose(t *testing.T) {
 		if text := u.Module.Text(p); strings.Count(text, ", "+tc.want.Taken+" by "+tc.want.By+": ") != 2 {
 			t.Errorf("%d rows: the plan's text does not say the choice:\n%s", tc.rows, text)
 		}
+	}
+}
+
+// A joined launch has the choices of its parts, each once.
+func TestChooseJoined(t *testing.T) {
+	b := ir.NewBuilder("g")
+	x := b.Input("x", ir.T(ir.BF16, ir.Int(2), ir.Int(512)))
+	for i, n := range []int{4096, 64, 4096} {
+		b.Output(fmt.Sprintf("y%d", i), b.Op1("linear", nil, x, b.Weight(fmt.Sprintf("w%d", i), ir.T(ir.BF16, ir.Int(n), ir.Int(512)))))
+	}
+	g, err := b.Finish()
+	if err != nil {
+		t.Fatal(err)
+	}
+	u := unitWith(t, nil)
+	plans, err := u.LowerAll([]*ir.Graph{g}, []passes.Bucket{{Entry: "g"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if l := plans[0].Launches; len(l) != 1 || !slices.Equal(l[0].Choices, []int{0, 1}) || len(u.Module.Choices) != 2 {
+		t.Errorf("launches %+v, choices %+v", l, u.Module.Choices)
 	}
 }
 

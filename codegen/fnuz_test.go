@@ -17,7 +17,8 @@ func TestFNUZCompiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	u := NewUnit(tg)
-	if _, err := u.LowerAll(entries(t, "../testdata/tiny-dsv4", tg), []passes.Bucket{bucket("decode", "B", 2)}); err != nil {
+	m := &passes.Module{Entries: entries(t, "../testdata/tiny-dsv4", tg), Target: tg.ForPasses(), Config: passes.Config{Disable: []string{"join-launches"}}}
+	if err := passes.Lower(m, []passes.Bucket{bucket("decode", "B", 2)}, u); err != nil {
 		t.Fatal(err)
 	}
 	// Products decode their weights or multiply their codes, and activations pass

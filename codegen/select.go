@@ -24,7 +24,7 @@ func (u *Unit) SelectKernels(s *passes.Step) error {
 	if len(g.Syms) > 0 {
 		return fmt.Errorf("graph @%s: symbols %s are not bound", g.Name, strings.Join(g.Syms, ", "))
 	}
-	l := &lowerer{u: u, requests: s.Bind["B"], set: s.Set, values: map[*ir.Value]value{}, written: map[*ir.Value]bool{}, inline: map[*ir.Op]*ir.Op{}, chains: map[*ir.Op]inlined{}}
+	l := &lowerer{u: u, requests: s.Bind["B"], set: s.Set, values: map[*ir.Value]value{}, written: map[*ir.Value]bool{}, inline: map[*ir.Op]*ir.Op{}, chains: map[*ir.Op]inlined{}, early: map[*ir.Op]*ir.Op{}, done: map[*ir.Op]bool{}}
 	for _, up := range g.Updates {
 		l.written[up.State] = true
 	}
@@ -92,12 +92,15 @@ type lowerer struct {
 	written  map[*ir.Value]bool // states that the graph updates
 	inline   map[*ir.Op]*ir.Op  // elementwise ops that run inside of their only user
 	chains   map[*ir.Op]inlined // what runs inside of an op
+	early    map[*ir.Op]*ir.Op  // ops in whose place the one that they run inside of is lowered
+	done     map[*ir.Op]bool    // ops that were lowered early
 	launches []plan.Launch
 	args     [][]argRef // per launch, parallel to Args
+	emitted  []emitted  // per launch, what its kernel is made of
 
 	// Of the op being lowered:
 	cur      *ir.Op
-	form     string
+	form     *kernels.Form
 	rejected []plan.Rejected
 	choices  []int // of its next launch
 
@@ -107,6 +110,13 @@ type lowerer struct {
 type argRef struct {
 	buf  int // -1: integer
 	mode plan.Mode
+}
+
+// emitted is a launch as its form gave it: joining launches comes before their kernels.
+type emitted struct {
+	kernels.Launch
+	form     *kernels.Form
+	rejected []plan.Rejected
 }
 
 func (l *lowerer) newBuffer(b buffer) int {
@@ -148,7 +158,11 @@ func (l *lowerer) op(op *ir.Op) error {
 	switch {
 	case op.Def.Name == "const":
 		return nil // an immediate; Buf makes memory of it where a kernel needs that
-	case l.inline[op] != nil:
+	case l.early[op] != nil:
+		err := l.op(l.early[op])
+		l.done[l.early[op]] = true
+		return err
+	case l.inline[op] != nil || l.done[op]:
 		return nil
 	case op.Def.Name == "reshape" && !l.written[poolOf(op.Args[0])]:
 		l.values[op.Results[0]] = l.operand(op.Args[0])
@@ -178,7 +192,7 @@ func (l *lowerer) op(op *ir.Op) error {
 // need the memory of a constant, whose own form then runs in between.
 func (l *lowerer) lowerBy(form *kernels.Form, rejected []plan.Rejected, op *ir.Op) error {
 	savedForm, savedRejected, cur, choices, first := l.form, l.rejected, l.cur, l.choices, len(l.launches)
-	l.form, l.rejected, l.cur, l.choices = form.Name, rejected, op, nil
+	l.form, l.rejected, l.cur, l.choices = form, rejected, op, nil
 	defer func() { l.form, l.rejected, l.cur, l.choices = savedForm, savedRejected, cur, choices }()
 	if err := form.Lower(l, op); err != nil {
 		return err
@@ -361,13 +375,11 @@ func (l *lowerer) Scratch(dt ir.DType, n int) kernels.Ref {
 }
 
 func (l *lowerer) Launch(k kernels.Launch) {
-	params := make([]kernel.Param, 0, len(k.In)+len(k.Out)+len(k.Ints))
 	pl := plan.Launch{Op: l.label(l.cur), Loc: l.cur.Loc, Grid: k.Grid, Work: k.Work, Flops: k.Flops, Choices: l.choices}
 	l.choices = nil
 	var refs []argRef
-	add := func(list []kernels.Ref, prefix string, mode plan.Mode) {
-		for i, r := range list {
-			params = append(params, kernel.Param{Name: fmt.Sprintf("%s%d", prefix, i), Mem: r.DT, Out: mode != plan.Read})
+	add := func(list []kernels.Ref, mode plan.Mode) {
+		for _, r := range list {
 			b := &l.bufs[r.ID]
 			if b.last < b.first && b.space == plan.Arena { // its first launch
 				b.first = min(b.first, len(l.launches))
@@ -382,22 +394,44 @@ func (l *lowerer) Launch(k kernels.Launch) {
 			pl.Bytes += touched
 		}
 	}
-	add(k.In, "in", plan.Read)
+	add(k.In, plan.Read)
 	out := plan.Write
 	if l.cur.Def.Name == "scatter_rows" && isPool(l.cur.Args[0]) {
 		out = plan.Update
 	}
-	add(k.Out, "out", out)
-	for i, n := range k.Ints {
-		params = append(params, kernel.Param{Name: fmt.Sprintf("n%d", i)})
+	add(k.Out, out)
+	for _, n := range k.Ints {
 		refs = append(refs, argRef{buf: -1})
 		pl.Args = append(pl.Args, plan.Arg{Int: int64(n)})
 	}
-	var err error
-	if pl.Kernel, err = l.u.kernel(l.form, l.rejected, k, params); err != nil {
-		l.fail("%v", err)
-		return
-	}
 	l.launches = append(l.launches, pl)
 	l.args = append(l.args, refs)
+	l.emitted = append(l.emitted, emitted{k, l.form, l.rejected})
+}
+
+// build makes the kernels of the launches.
+func (l *lowerer) build() error {
+	for i := range l.launches {
+		e, p := &l.emitted[i], &l.launches[i]
+		var err error
+		if p.Kernel, err = l.u.kernel(e.form.Name, e.rejected, e.Launch, paramsOf(e.Launch)); err != nil {
+			return fmt.Errorf("%s: %s: %w", p.Loc, p.Op, err)
+		}
+	}
+	return nil
+}
+
+// paramsOf are the parameters of a launch's kernel.
+func paramsOf(k kernels.Launch) []kernel.Param {
+	params := make([]kernel.Param, 0, len(k.In)+len(k.Out)+len(k.Ints))
+	for i, r := range k.In {
+		params = append(params, kernel.Param{Name: fmt.Sprintf("in%d", i), Mem: r.DT})
+	}
+	for i, r := range k.Out {
+		params = append(params, kernel.Param{Name: fmt.Sprintf("out%d", i), Mem: r.DT, Out: true})
+	}
+	for i := range k.Ints {
+		params = append(params, kernel.Param{Name: fmt.Sprintf("n%d", i)})
+	}
+	return params
 }

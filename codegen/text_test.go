@@ -15,16 +15,17 @@ import (
 	"github.com/kiln-project/kiln/codegen/plan"
 	"github.com/kiln-project/kiln/codegen/target"
 	"github.com/kiln-project/kiln/ir"
+	"github.com/kiln-project/kiln/passes"
 )
 
 var update = flag.Bool("update", false, "rewrite the expected sections of the text cases")
 
-// The text cases of select-kernels and plan-memory are testdata/PASS/*.txtar:
+// The text cases of select-kernels, join-launches and plan-memory are testdata/PASS/*.txtar:
 // what the case shows, with lines "target: NAME" and "disable: FORM", then
 // before.kir with a bound graph, then the plan, or the error. A plan shows what
 // both passes did: forms and launches, and places.
 func TestTextCases(t *testing.T) {
-	for _, pass := range []string{"select-kernels", "plan-memory"} {
+	for _, pass := range []string{"select-kernels", "join-launches", "plan-memory"} {
 		files, err := filepath.Glob(filepath.Join("testdata", pass, "*.txtar"))
 		if err != nil {
 			t.Fatal(err)
@@ -33,12 +34,12 @@ func TestTextCases(t *testing.T) {
 			t.Errorf("pass %s has no text case", pass)
 		}
 		for _, file := range files {
-			t.Run(pass+"/"+strings.TrimSuffix(filepath.Base(file), ".txtar"), func(t *testing.T) { textCase(t, file) })
+			t.Run(pass+"/"+strings.TrimSuffix(filepath.Base(file), ".txtar"), func(t *testing.T) { textCase(t, pass, file) })
 		}
 	}
 }
 
-func textCase(t *testing.T, file string) {
+func textCase(t *testing.T, pass, file string) {
 	text, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
@@ -70,7 +71,7 @@ func textCase(t *testing.T, file string) {
 	got := txtar.File{Name: "plan"}
 	var out bytes.Buffer
 	for _, g := range graphs {
-		p, err := u.Lower(g)
+		p, err := textPlan(u, pass, g)
 		if err != nil {
 			got.Name = "error"
 			out.Reset()
@@ -94,6 +95,20 @@ func textCase(t *testing.T, file string) {
 		return
 	}
 	t.Errorf("%s: -file +passes (rewrite with -update):\n%s", file, cmp.Diff(string(text), string(want)))
+}
+
+// textPlan lowers a graph; launches are joined in the cases about that.
+func textPlan(u *Unit, pass string, g *ir.Graph) (*plan.Plan, error) {
+	if pass != "join-launches" {
+		return u.Lower(g)
+	}
+	s := &passes.Step{Graph: g}
+	for _, f := range []func(*passes.Step) error{u.SelectKernels, u.JoinLaunches, u.PlanMemory} {
+		if err := f(s); err != nil {
+			return nil, err
+		}
+	}
+	return u.Module.Plans[len(u.Module.Plans)-1], nil
 }
 
 // notes prints what was decomposed and which forms were rejected.

@@ -126,6 +126,9 @@ func PackedOperand(o *Op, i int) (RowFormat, bool) {
 // PackedResult is the format of the result of o, if it is packed rows.
 func PackedResult(o *Op) (RowFormat, bool) {
 	switch name := o.Def.Name; {
+	case name == "compress_row" && o.Bool("packed"):
+		n, _ := o.Args[3].Type.Dims[0].Const() // of the norm's weights
+		return o.rowFormat(n), true
 	case name == "pack_rows", o.Def.FusedBy == "fuse-rope" && o.Bool("packed"):
 		x := o.Args[0].Type
 		n, _ := x.Dims[x.Rank()-1].Const()

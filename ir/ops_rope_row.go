@@ -23,11 +23,18 @@ func init() {
 	for _, d := range []*OpDef{
 		{Name: "rope_row", Doc: "rope, and where asked for hadamard and fake_quant or pack_rows, of each row.", Operands: []OperandDef{x, cos, sin}, Attrs: rowStages},
 		{Name: "rms_norm_rope", Doc: "rms_norm, then rope_row.", Operands: []OperandDef{x, cos, sin, {Name: "w", Doc: "bf16 [D], of the norm"}}, Attrs: append([]AttrDef{rowEps}, rowStages...)},
+		{Name: "compress_row", Doc: "compress, then rms_norm_rope of each entry.", Operands: []OperandDef{
+			{Name: "k_pool", Doc: "f32 [R,W]"}, cos, sin, {Name: "w", Doc: "bf16 [D], of the norm"},
+			{Name: "g_pool", Doc: "f32 [R,W]"}, {Name: "k", Doc: "f32 [T,W]"}, {Name: "g", Doc: "f32 [T,W]"}, {Name: "old", Doc: "i32 [E,S]"}, {Name: "own", Doc: "i32 [E,S]"},
+		}, Attrs: append([]AttrDef{{Name: "overlap", Kind: AttrBool, Default: false, Doc: "of compress"}, rowEps}, rowStages...), FusedBy: "fuse-compress"},
 		{Name: "head_rms_norm_rope", Doc: "head_rms_norm, then rope_row.", Operands: []OperandDef{x, cos, sin}, Attrs: append([]AttrDef{rowEps}, rowStages...)},
 	} {
-		d.Group, d.Results, d.FusedBy = "rope", []string{"y"}, "fuse-rope"
+		d.Group, d.Results = "rope", []string{"y"}
+		if d.FusedBy == "" {
+			d.FusedBy = "fuse-rope"
+		}
 		d.Limit = Limit{Kind: BF16ULP, Bound: 0.995}
-		if d.Attrs[0].Name == rowEps.Name {
+		if d.Attrs[0].Name != rowStages[0].Name {
 			d.Limit = Limit{Kind: OneMinCos, Bound: 5e-5, Why: "that of the attention operator (dsv4.md section 9): behind a cache rounding, one bf16 ulp of the norm can be a step of the code"}
 		}
 		d.Infer = func(o *Op) ([]Type, error) {
@@ -47,6 +54,9 @@ func init() {
 func buildRow(b *Builder, o *Op) *Value {
 	y := o.Args[0]
 	switch o.Def.Name {
+	case "compress_row":
+		y = b.Op1("compress", Attrs{{"overlap", o.Bool("overlap")}}, y, o.Args[4], o.Args[5], o.Args[6], o.Args[7], o.Args[8])
+		y = b.Op1("rms_norm", Attrs{{"eps", o.Float("eps")}}, y, o.Args[3])
 	case "rms_norm_rope":
 		y = b.Op1("rms_norm", Attrs{{"eps", o.Float("eps")}}, y, o.Args[3])
 	case "head_rms_norm_rope":

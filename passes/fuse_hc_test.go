@@ -16,6 +16,7 @@ import (
 type noBackend struct{}
 
 func (noBackend) SelectKernels(*Step) error { return nil }
+func (noBackend) JoinLaunches(*Step) error  { return nil }
 func (noBackend) PlanMemory(*Step) error    { return nil }
 
 // tinySteps are the four entries of the tiny model at small buckets; c is for the

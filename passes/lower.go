@@ -32,6 +32,8 @@ func bind(c *Context) error {
 
 func selectKernels(c *Context) error { return eachStep(c.Module, c.Module.Backend.SelectKernels) }
 
+func joinLaunches(c *Context) error { return eachStep(c.Module, c.Module.Backend.JoinLaunches) }
+
 func planMemory(c *Context) error { return eachStep(c.Module, c.Module.Backend.PlanMemory) }
 
 func eachStep(m *Module, f func(*Step) error) error {

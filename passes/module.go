@@ -49,6 +49,8 @@ type Step struct {
 type Backend interface {
 	// SelectKernels turns a step into launches over memory without addresses.
 	SelectKernels(*Step) error
+	// JoinLaunches has launches of a step that do not need each other run as one.
+	JoinLaunches(*Step) error
 	// PlanMemory gives the memory of a step's launches addresses.
 	PlanMemory(*Step) error
 }

@@ -42,7 +42,7 @@ type Order struct {
 }
 
 // Register adds a pass of one's own to the table, right before a pass of the same
-// stage, or at the end of the stage's optional passes if next is empty. Call it
+// stage, or behind the stage's last optional pass that rewrites graphs if next is empty. Call it
 // before any pass runs, from an init function or the start of main.
 func Register(p Pass, next string, orders ...Order) error {
 	at := -1
@@ -50,7 +50,7 @@ func Register(p Pass, next string, orders ...Order) error {
 		if q.Name == p.Name {
 			return fmt.Errorf("pass %s is in the table already", p.Name)
 		}
-		if q.Name == next || next == "" && q.On == p.On && !q.Required {
+		if q.Name == next || next == "" && q.On == p.On && !q.Required && q.Graph != nil {
 			at = i
 			if next == "" {
 				at++

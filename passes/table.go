@@ -9,6 +9,7 @@ var Table = []Pass{
 	{Name: "hoist-pack", Doc: "Moves weight-only values out of the entries into the pack graph, each once.", Required: true, Module: hoistPack},
 	{Name: "hoist-rope", Doc: "Gathers rows of rope tables once per step and distinct position vector, at the top of the graph.", Graph: hoistRope},
 	{Name: "fuse-rope", Doc: "Makes one op of a row's norm, rope, Hadamard rotation and cache rounding.", Graph: fuseRope},
+	{Name: "fuse-compress", Doc: "Makes one op of an entry's compression and its way to the cache.", Graph: fuseCompress},
 	{Name: "fuse-topk", Doc: "Makes one op of topk and the rows that it chooses.", Graph: fuseTopK},
 	{Name: "fuse-head-argmax", Doc: "Makes one op of the head's product and the argmax of its rows; logits are not stored.", Graph: fuseHeadArgmax},
 	{Name: "share-quant", Doc: "Quantises activations once for all products that read them.", Graph: shareQuant},
@@ -21,6 +22,7 @@ var Table = []Pass{
 	{Name: "fuse-moe-add", Doc: "Has moe_experts add the shared expert's output.", On: Steps, Graph: fuseMoEAdd},
 	{Name: "fuse-norm-quant", Doc: "Makes one op of rms_norm and the quantisation of its result.", On: Steps, Graph: fuseNormQuant},
 	{Name: "select-kernels", Doc: "Chooses a kernel form for every op; a composite that no form takes is decomposed.", Required: true, On: Steps, Module: selectKernels},
+	{Name: "join-launches", Doc: "On GPUs, makes one launch of several of little work that do not need each other.", On: Steps, Module: joinLaunches},
 	{Name: "plan-memory", Doc: "Places every buffer: pools and weights once per bundle, the rest in an arena, by liveness.", Required: true, On: Steps, Module: planMemory},
 }
 
@@ -34,6 +36,8 @@ var Orders = []Order{
 	{"hoist-pack", "hoist-rope", "the pack graph says which weights are rope tables, and of which plan"},
 	{"fuse-qkv", "share-quant", "two products that become one quantise once anyway"},
 	{"hoist-pack", "cse", "tables that hoist-pack merges make their gathers equal"},
+	{"hoist-rope", "fuse-compress", "a fused entry is made before its state is written, when only rows from the top are there"},
+	{"fuse-rope", "fuse-compress", "fuse-compress takes what fuse-rope makes"},
 	{"hoist-pack", "fuse-rope", "a weight that is packed is a weight again, and no result"},
 	{"fold", "cse", "what was written in two ways is equal once it is folded"},
 	{"fold", "dce", "the inner op of a chain is left without use"},
@@ -46,5 +50,7 @@ var Orders = []Order{
 	{"share-quant", "fuse-moe-add", "share-quant knows moe_experts"},
 	{"fuse-moe-add", "select-kernels", "a fused op needs a kernel, and launches are not fused"},
 	{"bind", "select-kernels", "kernels are chosen for integer shapes"},
+	{"select-kernels", "join-launches", "it is launches that are joined"},
+	{"join-launches", "plan-memory", "what a launch reads and writes must live through all of it"},
 	{"select-kernels", "plan-memory", "launches say what memory lives when"},
 }

@@ -17,22 +17,25 @@ import (
 // touch.
 const poolAlign = 128
 
-// SharedPool is bytes of shared memory, which a kernel can have once: on NVIDIA's GPUs
-// the launch gives them, since PTX declares 48 KB at most. GPU only.
+// SharedPool is bytes of shared memory, which a kernel can have once, or each part of its
+// grid: on NVIDIA's GPUs the launch gives them, since PTX declares 48 KB at most. GPU only.
 func (k *K) SharedPool(bytes int) *Buf {
 	if k.T.Kind != target.NVPTX {
 		k.gpu("pool of shared memory")
 		return k.Shared(tir.U8, bytes)
 	}
-	if k.pool != 0 || bytes <= 0 {
+	if k.poolTaken || bytes <= 0 {
 		k.fail("a pool of %d bytes of shared memory, beside one of %d", bytes, k.pool)
 	}
-	k.pool = bytes
+	k.poolTaken, k.pool = true, max(k.pool, bytes)
 	arr, zero := types.NewArray(0, types.I8), constant.NewInt(types.I64, 0)
-	// LLVM writes the names of what others define as they are, so this one has no dot.
-	g := k.m.NewGlobal(k.f.Name()+"_pool", arr)
-	g.Linkage, g.AddrSpace, g.Align, g.Typ = enum.LinkageExternal, k.T.Shared, poolAlign, pointer(arr, k.T.Shared)
-	return &Buf{k: k, ptr: k.b.NewGetElementPtr(arr, g, zero, zero), mem: tir.U8, as: k.T.Shared}
+	if k.poolVar == nil {
+		// LLVM writes the names of what others define as they are, so this one has no dot.
+		g := k.m.NewGlobal(k.f.Name()+"_pool", arr)
+		g.Linkage, g.AddrSpace, g.Align, g.Typ = enum.LinkageExternal, k.T.Shared, poolAlign, pointer(arr, k.T.Shared)
+		k.poolVar = g
+	}
+	return &Buf{k: k, ptr: k.b.NewGetElementPtr(arr, k.poolVar, zero, zero), mem: tir.U8, as: k.T.Shared}
 }
 
 // nvidia reports misuse on other targets.

@@ -55,7 +55,12 @@ type K struct {
 	mask  value.Value // host: lanes that act, nil for all
 	n     int         // names blocks and LDS variables
 	pool  int         // bytes of shared memory that a launch gives
-	err   error
+	parts *partShared // shared memory of the parts of the grid, if it has some
+
+	poolVar   *ir.Global
+	poolTaken bool // by the part of the grid being built
+	resident  int  // groups on a processor of NVIDIA's, if the kernel says
+	err       error
 }
 
 func (k *K) fail(format string, args ...any) {
@@ -105,6 +110,9 @@ func (m *Module) Build(name string, params []Param, body func(k *K, bufs []*Buf,
 		return fmt.Errorf("kernel %s: %w", name, k.err)
 	}
 	m.pools[name] = k.pool
+	if k.resident > 0 && m.T.Kind == target.NVPTX {
+		k.f.FuncAttrs = append(k.f.FuncAttrs, ir.AttrPair{Key: "nvvm.minctasm", Value: strconv.Itoa(k.resident)})
+	}
 	return nil
 }
 
@@ -179,15 +187,30 @@ func (k *K) hostLoop() {
 }
 
 // Resident has NVIDIA's compiler keep to the registers with which n groups run on a
-// processor at a time. Other targets choose for themselves.
-func (k *K) Resident(n int) {
-	if k.T.Kind == target.NVPTX {
-		k.f.FuncAttrs = append(k.f.FuncAttrs, ir.AttrPair{Key: "nvvm.minctasm", Value: strconv.Itoa(n)})
-	}
-}
+// processor at a time, or as many as another part of the grid asks for, if those are
+// more. Other targets choose for themselves.
+func (k *K) Resident(n int) { k.resident = max(k.resident, n) }
 
-// Group is the index of this group in the grid.
+// Group is the index of this group in the grid, or in its part of it.
 func (k *K) Group() V { return k.group }
+
+// Groups runs body in the groups from one to before another, uniform i64, which in it
+// count from 0. No group runs two such bodies, which share their shared memory: GPU only.
+func (k *K) Groups(from, to V, body func()) {
+	if !k.gpu("parts of a grid") {
+		return
+	}
+	if k.parts == nil {
+		k.parts = k.newPartShared()
+	}
+	k.parts.used, k.poolTaken = 0, false
+	whole := k.group
+	k.uniformIf(k.And(k.Cmp(GE, whole, from), k.Cmp(LT, whole, to)), func() {
+		k.group = k.Sub(whole, from)
+		body()
+	})
+	k.group = whole
+}
 
 func (k *K) block(name string) *ir.Block {
 	k.n++

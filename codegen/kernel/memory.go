@@ -50,10 +50,39 @@ func (k *K) Shared(d tir.DType, n int) *Buf {
 		k.entry.Insts = append([]ir.Instruction{a}, k.entry.Insts...)
 		return &Buf{k: k, ptr: k.b.NewGetElementPtr(arr, a, zero, zero), mem: d}
 	}
+	if k.parts != nil {
+		at := constant.NewInt(types.I64, k.parts.reserve(n*elemBytes(arr.ElemType)))
+		return &Buf{k: k, ptr: k.b.NewBitCast(k.b.NewGetElementPtr(k.parts.array, k.parts.g, zero, at), pointer(arr.ElemType, k.T.Shared)), mem: d, as: k.T.Shared}
+	}
 	k.n++
 	g := k.m.NewGlobal(fmt.Sprintf("%s.lds%d", k.f.Name(), k.n), arr)
 	g.Linkage, g.AddrSpace, g.Align, g.Typ, g.Init = enum.LinkageInternal, k.T.Shared, 16, pointer(arr, k.T.Shared), constant.NewPoison(arr)
 	return &Buf{k: k, ptr: k.b.NewGetElementPtr(arr, g, zero, zero), mem: d, as: k.T.Shared}
+}
+
+// partShared is the shared memory of all parts of a grid: as much as that with the most
+// needs, since no group has two of them.
+type partShared struct {
+	g     *ir.Global
+	array *types.ArrayType // grows
+	used  int64            // by the part being built
+}
+
+const sharedAlign = 16
+
+func (k *K) newPartShared() *partShared {
+	arr := types.NewArray(sharedAlign, types.I8)
+	g := k.m.NewGlobal(k.f.Name()+".lds", arr)
+	g.Linkage, g.AddrSpace, g.Align, g.Typ, g.Init = enum.LinkageInternal, k.T.Shared, sharedAlign, pointer(arr, k.T.Shared), constant.NewPoison(arr)
+	return &partShared{g: g, array: arr}
+}
+
+// reserve takes the next bytes for the part.
+func (p *partShared) reserve(bytes int) int64 {
+	at := p.used
+	p.used += (int64(bytes) + sharedAlign - 1) / sharedAlign * sharedAlign
+	p.array.Len = max(p.array.Len, uint64(p.used))
+	return at
 }
 
 // ldsDone is the operand of s_waitcnt that waits for LDS and scalar memory (lgkmcnt 0)

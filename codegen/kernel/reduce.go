@@ -139,6 +139,49 @@ func (k *K) exchange(x V, from value.Value) V {
 	return out
 }
 
+// Sums adds several varying i32 over the lanes of the group, together, for the turn's
+// time, uniform i64, of a loop: memory alternates between turns, so that they need one
+// barrier each. Results are uniform. All lanes must get here. GPU only.
+func (k *K) Sums(turn V, xs ...V) []V {
+	if !k.gpu("sums in turn") {
+		return xs
+	}
+	waves, n := k.T.Lanes/k.T.Wave, len(xs)
+	m := k.Shared(tir.I32, 2*n*waves)
+	at := k.Mul(k.And(turn, k.Int(1)), k.Int(n*waves))
+	sums := make([]V, n)
+	for i, x := range xs {
+		if x.uniform || x.t != I32 {
+			k.fail("sums of a uniform value or of %v", x.t)
+			return xs
+		}
+		sums[i] = k.waveSum(x)
+	}
+	k.uniformIf(k.Cmp(EQ, k.And(k.Lane(), k.Int(k.T.Wave-1)), k.Int(0)), func() {
+		for i, s := range sums {
+			m.StoreBits(k.Add(at, k.Add(k.UDiv(k.Lane(), k.Int(k.T.Wave)), k.Int(i*waves))), s)
+		}
+	})
+	k.Barrier()
+	for i := range sums {
+		total := m.LoadBits(k.Add(at, k.Int(i*waves)))
+		for j := 1; j < waves; j++ {
+			total = k.Add(total, m.LoadBits(k.Add(at, k.Int(i*waves+j))))
+		}
+		total.uniform = true
+		sums[i] = total
+	}
+	return sums
+}
+
+// waveSum adds an i32 over the lanes of the wave.
+func (k *K) waveSum(x V) V {
+	if k.T.Kind == target.NVPTX {
+		return V{t: I32, v: k.intrinsic("llvm.nvvm.redux.sync.add", types.I32, k.raw(x), constant.NewInt(types.I32, -1))}
+	}
+	return k.waveReduce(x, k.Add)
+}
+
 // Prefix is the sum of a varying i32 over the lanes before this one, and, uniform,
 // over all of them. All lanes must get here.
 func (k *K) Prefix(x V) (before, total V) {

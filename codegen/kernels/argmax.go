@@ -11,6 +11,7 @@ import (
 func init() {
 	register(
 		&Form{Name: "generic_argmax", Op: "argmax", Match: always, Lower: lowerArgmax},
+		&Form{Name: "linear_argmax_mma", Op: "linear_argmax", Match: onMMA(matchMatrixLinear), Lower: lowerMatrixLinearArgmax},
 		&Form{Name: "linear_argmax", Op: "linear_argmax", Match: always, Lower: lowerLinearArgmax},
 	)
 }
@@ -102,7 +103,7 @@ func lowerArgmax(l Lowering, o *ir.Op) error {
 	rows, n := shape[0], shape[1]
 	columns := o.Columns(n)
 	if columns > shardWidth {
-		launchOfParts(l, o, launchShards(l, o.Args[0], columns))
+		launchOfParts(l, o, launchShards(l, l.Buf(o.Args[0]), rows, n, columns))
 		return nil
 	}
 	l.Launch(Launch{
@@ -132,13 +133,15 @@ func newRowParts(l Lowering, rows, parts int) rowParts {
 	return rowParts{rows, parts, l.Scratch(ir.I64, rows*parts), l.Scratch(ir.I32, rows*parts)}
 }
 
-// launchShards looks at each shard of the first columns of the rows of x.
-func launchShards(l Lowering, x *ir.Value, columns int) rowParts {
-	shape := dims(x)
-	p := newRowParts(l, shape[0], ceilDiv(columns, shardWidth))
+// launchShards looks at each shard of the first columns of the rows of x [rows,n].
+func launchShards(l Lowering, x Ref, rows, n, columns int) rowParts {
+	if vectors, per := argmaxLanes(l, x, rows, n, columns); vectors > 0 {
+		return launchLaneShards(l, x, rows, n, columns, vectors, per)
+	}
+	p := newRowParts(l, rows, ceilDiv(columns, shardWidth))
 	l.Launch(Launch{
 		Name: "argmax_shards", Grid: p.rows * p.parts, Work: 8 * int64(p.rows) * int64(columns),
-		In: []Ref{l.Buf(x)}, Out: []Ref{p.keys, p.kinds}, Ints: []int{shape[1], columns, p.parts},
+		In: []Ref{x}, Out: []Ref{p.keys, p.kinds}, Ints: []int{n, columns, p.parts},
 		Body: func(k *kernel.K, b []*kernel.Buf, ints []kernel.V) {
 			row, part := k.UDiv(k.Group(), ints[2]), k.URem(k.Group(), ints[2])
 			from := k.Mul(part, k.Int(shardWidth))
@@ -181,6 +184,20 @@ func lowerLinearArgmax(l Lowering, o *ir.Op) error {
 	parts := newRowParts(l, p.m, ceilDiv(p.n, width))
 	p.argmax(l, parts, width)
 	launchOfParts(l, o, parts)
+	return nil
+}
+
+// lowerMatrixLinearArgmax stores the product where it is needed for the next launches
+// only: writing and reading it takes a part of what reading the weight takes, and the
+// product is that of linear_mma, with its bits.
+func lowerMatrixLinearArgmax(l Lowering, o *ir.Op) error {
+	rows, columns := dims(o.Args[0])[0], o.Columns(dims(o.Args[1])[0])
+	n := dims(o.Args[1])[0]
+	y := l.Scratch(ir.F32, rows*n)
+	p := matrixLaunch{m: rows, groups: 1, x: matrixOperand{x: l.Buf(o.Args[0])}, y: []Ref{y}}
+	p.weights(l, n, o.Args[1])
+	p.launch(l)
+	launchOfParts(l, o, launchShards(l, y, rows, n, columns))
 	return nil
 }
 

@@ -11,7 +11,7 @@ import (
 
 func init() {
 	register(
-		&Form{Name: "compress", Op: "compress", Match: always, Lower: lowerCompress},
+		&Form{Name: "compress", Op: "compress", Match: always, Lower: lowerCompress, Joins: true},
 		&Form{Name: "indexer_scores_mfma", Op: "indexer_scores", Match: onMFMA(matchMatrixScores), Lower: lowerMatrixScores},
 		&Form{Name: "indexer_scores_mma", Op: "indexer_scores", Match: onMMA(matchWarpScores), Lower: lowerWarpScores},
 		&Form{Name: "indexer_scores", Op: "indexer_scores", Match: always, Lower: lowerIndexerScores},
@@ -22,10 +22,14 @@ func init() {
 }
 
 // lowerCompress: one group per entry, lanes over the channels, two passes over
-// the members.
+// the members; on GPUs, if it can, as lowerCompressLanes says.
 func lowerCompress(l Lowering, o *ir.Op) error {
 	w, es := dims(o.Args[0])[1], dims(o.Args[4])
 	e, s, d := es[0], es[1], dims(o.Results[0])[1]
+	if l.Target().GPU() && compressLanes(w, d) > 0 {
+		lowerCompressLanes(l, o)
+		return nil
+	}
 	overlap := o.Bool("overlap")
 	in := make([]Ref, len(o.Args))
 	for i, a := range o.Args {
@@ -35,43 +39,47 @@ func lowerCompress(l Lowering, o *ir.Op) error {
 		Name: "compress", Spec: fmt.Sprintf("w%d d%d s%d overlap%v", w, d, s, overlap), Grid: e, Work: int64(e * s * d * 16),
 		In: in, Out: []Ref{l.Buf(o.Results[0])}, Touched: map[Ref]int64{in[0]: int64(e * s * d * 4), in[1]: int64(e * s * d * 4)},
 		Body: func(k *kernel.K, b []*kernel.Buf, _ []kernel.V) {
-			old, own := b[4].At(k.Mul(k.Group(), k.Int(s))), b[5].At(k.Mul(k.Group(), k.Int(s)))
-			// members calls f with the k and g columns of each member.
-			members := func(f func(kcol, gcol *kernel.Buf)) {
-				k.For(k.Int(0), k.Int(s), 1, func(m kernel.V) {
-					col := k.Int(0)
-					if overlap { // the second half of the members uses the second half of the columns
-						col = k.Mul(k.Convert(k.Cmp(kernel.GE, m, k.Int(s/2)), kernel.I64), k.Int(d))
-					}
-					from := func(row kernel.V, kb, gb *kernel.Buf) {
-						at := k.Add(k.Mul(k.Convert(row, kernel.I64), k.Int(w)), col)
-						f(kb.At(at), gb.At(at))
-					}
-					mine, theirs := own.Load(m), old.Load(m)
-					isOwn := k.Cmp(kernel.GE, mine, k.Int32(0))
-					k.If(isOwn, func() { from(mine, b[2], b[3]) })
-					k.If(k.And(k.Not(isOwn), k.Cmp(kernel.GE, theirs, k.Int32(0))), func() { from(theirs, b[0], b[1]) })
-				})
-			}
-			y := b[6].At(k.Mul(k.Group(), k.Int(d)))
-			// Channels in pieces of one lane each, so that the sums stay in registers.
-			k.For(k.Int(0), k.Int((d+k.T.Lanes-1)/k.T.Lanes), 1, func(piece kernel.V) {
-				i := k.Add(k.Lane(), k.Mul(piece, k.Int(k.T.Lanes)))
-				k.If(k.Cmp(kernel.LT, i, k.Int(d)), func() {
-					top, den, num := k.Var(k.Float(math.Inf(-1))), k.Var(k.Float(0)), k.Var(k.Float(0))
-					members(func(_, g *kernel.Buf) { top.Set(k.Max(g.Load(i), top.Get())) })
-					members(func(kc, g *kernel.Buf) {
-						e := k.Exp(k.Sub(g.Load(i), top.Get()))
-						den.Set(k.Add(den.Get(), e))
-						num.Set(k.FMA(e, kc.Load(i), num.Get()))
-					})
-					v := k.Div(num.Get(), den.Get())
-					y.Store(i, k.Select(k.Cmp(kernel.EQ, den.Get(), k.Float(0)), k.Float(0), v))
-				})
-			})
+			compressChannels(k, b, w, d, s, overlap, b[6].At(k.Mul(k.Group(), k.Int(d))).Store)
 		},
 	})
 	return nil
+}
+
+// compressChannels gives the channels of the group's entry to store.
+func compressChannels(k *kernel.K, b []*kernel.Buf, w, d, s int, overlap bool, store func(i, v kernel.V)) {
+	old, own := b[4].At(k.Mul(k.Group(), k.Int(s))), b[5].At(k.Mul(k.Group(), k.Int(s)))
+	// members calls f with the k and g columns of each member.
+	members := func(f func(kcol, gcol *kernel.Buf)) {
+		k.For(k.Int(0), k.Int(s), 1, func(m kernel.V) {
+			col := k.Int(0)
+			if overlap { // the second half of the members uses the second half of the columns
+				col = k.Mul(k.Convert(k.Cmp(kernel.GE, m, k.Int(s/2)), kernel.I64), k.Int(d))
+			}
+			from := func(row kernel.V, kb, gb *kernel.Buf) {
+				at := k.Add(k.Mul(k.Convert(row, kernel.I64), k.Int(w)), col)
+				f(kb.At(at), gb.At(at))
+			}
+			mine, theirs := own.Load(m), old.Load(m)
+			isOwn := k.Cmp(kernel.GE, mine, k.Int32(0))
+			k.If(isOwn, func() { from(mine, b[2], b[3]) })
+			k.If(k.And(k.Not(isOwn), k.Cmp(kernel.GE, theirs, k.Int32(0))), func() { from(theirs, b[0], b[1]) })
+		})
+	}
+	// Channels in pieces of one lane each, so that the sums stay in registers.
+	k.For(k.Int(0), k.Int((d+k.T.Lanes-1)/k.T.Lanes), 1, func(piece kernel.V) {
+		i := k.Add(k.Lane(), k.Mul(piece, k.Int(k.T.Lanes)))
+		k.If(k.Cmp(kernel.LT, i, k.Int(d)), func() {
+			top, den, num := k.Var(k.Float(math.Inf(-1))), k.Var(k.Float(0)), k.Var(k.Float(0))
+			members(func(_, g *kernel.Buf) { top.Set(k.Max(g.Load(i), top.Get())) })
+			members(func(kc, g *kernel.Buf) {
+				e := k.Exp(k.Sub(g.Load(i), top.Get()))
+				den.Set(k.Add(den.Get(), e))
+				num.Set(k.FMA(e, kc.Load(i), num.Get()))
+			})
+			v := k.Div(num.Get(), den.Get())
+			store(i, k.Select(k.Cmp(kernel.EQ, den.Get(), k.Float(0)), k.Float(0), v))
+		})
+	})
 }
 
 // scoreChunk is the number of entries that one group of indexer_scores scores.

@@ -89,7 +89,7 @@ func groupedLinearCases(c *cases) {
 
 func gateCases(c *cases) {
 	for _, m := range c.around(kernels.TileM) {
-		for _, s := range []struct{ d, e, k int }{{256, 8, 2}, {7, 33, 6}, {7, 8, 8}, {1, 1, 1}} {
+		for _, s := range []struct{ d, e, k int }{{256, 8, 2}, {7, 33, 6}, {7, 8, 8}, {1, 1, 1}, {64, 64, 6}} {
 			attrs := ir.A("k", s.k, "scale", 1.5)
 			w := c.bf16(1/math.Sqrt(float64(s.d)), s.e, s.d)
 			c.add(attrs, c.bf16(1, m, s.d), w, c.f32(1, s.e))
@@ -110,6 +110,17 @@ func gateCases(c *cases) {
 	c.add(attrs, c.bf16(1, 5, 64), pairs, flat)
 	c.add(attrs, c.bf16(1, 5, 64), pairs, stepped)
 	c.add(attrs, c.bf16(0, 5, 64), pairs, flat) // x w is 0 for all
+	many := c.bf16(.1, 64, 64)
+	for i := range 64 {
+		copy(many.F[64*i:64*(i+1)], many.F[64*(i%40):64*(i%40)+64]) // of 24 pairs
+	}
+	c.add(attrs, c.bf16(1, 5, 64), many, c.f32(0, 64))
+	rare := c.f32(0, 64)
+	for i := range rare.F {
+		rare.F[i] = []float32{float32(math.Inf(-1)), float32(math.NaN())}[i%2]
+	}
+	rare.F[37], rare.F[5] = 0, 0
+	c.add(attrs, c.bf16(1, 3, 64), many, rare)
 	// Scores of -inf and NaN are not chosen: places are left.
 	few := c.f32(0, 8)
 	for i := range few.F {

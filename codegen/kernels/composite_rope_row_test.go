@@ -24,7 +24,7 @@ func rowTails(d int) []ir.Attrs {
 
 func ropeRowCases(c *cases) {
 	norm := strings.Contains(c.def.Name, "norm")
-	for _, s := range []struct{ d, pairs int }{{16, 1}, {17, 8}, {128, 32}, {520, 32}} {
+	for _, s := range []struct{ d, pairs int }{{16, 1}, {17, 8}, {128, 32}, {520, 32}, {512, 32}} {
 		for _, t := range []int{1, 3, 5} {
 			for i, tail := range rowTails(s.d) {
 				attrs := append(ir.A("inverse", i%2 == 1), tail...)
@@ -43,16 +43,37 @@ func ropeRowCases(c *cases) {
 	}
 }
 
+// compressRowCases are entries of each way to compress, and of each tail.
+func compressRowCases(c *cases) {
+	for _, overlap := range []bool{false, true} {
+		for _, s := range []struct{ d, members int }{{16, 2}, {17, 8}, {128, 8}, {128, 40}, {520, 4}} {
+			w := s.d
+			if overlap {
+				w *= 2
+			}
+			kPool, gPool, k, g := c.f32(2, 40, w), c.f32(2, 40, w), c.f32(2, 9, w), c.f32(2, 9, w)
+			for i, tail := range rowTails(s.d) {
+				const e = 3
+				attrs := append(ir.A("overlap", overlap, "eps", 1e-6), tail...)
+				cos, sin, weight := c.f32(1, e, 1+i), c.f32(1, e, 1+i), c.bf16(1, s.d)
+				old, own := c.rows(40, e, s.members), c.rows(9, e, s.members)
+				c.add(attrs, kPool, cos, sin, weight, gPool, k, g, without(old), without(own))
+				c.add(attrs, c.spoiled(kPool, 40), cos, sin, weight, gPool, k, g, old, none(own))
+			}
+		}
+	}
+}
+
 // TestRowOpsAreTheirSteps: on the host, a row op has the bits of the forms of its
 // steps.
 func TestRowOpsAreTheirSteps(t *testing.T) {
-	for _, name := range []string{"rope_row", "rms_norm_rope", "head_rms_norm_rope"} {
+	for _, name := range []string{"rope_row", "rms_norm_rope", "head_rms_norm_rope", "compress_row"} {
 		def, err := ir.Lookup(name)
 		if err != nil {
 			t.Fatal(err)
 		}
 		c := &cases{batch: newBatch(t), r: rand.New(rand.NewPCG(7, 7)), def: def}
-		ropeRowCases(c)
+		composites[name](c)
 		g := c.graph()
 		fused, steps := c.without(g), c.without(g, name)
 		for i, what := range c.what {

@@ -17,6 +17,7 @@ import (
 var composites = map[string]func(c *cases){
 	"block_linear":       blockLinearCases,
 	"compress":           compressCases,
+	"compress_row":       compressRowCases,
 	"entry_rows":         entryRowsCases,
 	"expert":             expertCases,
 	"fake_quant":         fakeQuantCases,

@@ -14,7 +14,7 @@ import (
 // of the others, each. The long tests take all.
 var emulatedEvery = map[string]int{
 	"indexer_scores": 23, "sparse_attention": 17, "hc_fused": 13, "hc_pre": 2, "moe_experts": 23, "moe_experts_add": 13, "linear_argmax": 7, "topk_rows": 5,
-	"compress": 5, "hc_split": 5, "linear4": 9, "linear3": 9, "split_linear": 13, "rope_row": 9, "rms_norm_rope": 9, "head_rms_norm_rope": 9,
+	"compress": 5, "compress_row": 9, "hc_split": 5, "linear4": 9, "linear3": 9, "split_linear": 13, "rope_row": 9, "rms_norm_rope": 9, "head_rms_norm_rope": 9,
 	"block_linear": 9, "rms_norm_and_quant": 5, "rms_norm_quant": 7, "hc_fused_quant": 3, "expert": 13, "fake_quant": 3, "hc_head": 5, "gate": 3,
 	"hash_gate": 5, "linear": 7, "linear2": 9, "grouped_linear": 5, "swiglu": 5, "rope": 7, "hadamard": 2, "history_rows": 5, "entry_rows": 2,
 	"head_rms_norm": 3, "rms_norm": 2, "hc_post": 2,

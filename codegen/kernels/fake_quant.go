@@ -9,7 +9,7 @@ import (
 )
 
 func init() {
-	register(&Form{Name: "fake_quant", Op: "fake_quant", Match: matchFakeQuant, Lower: lowerFakeQuant})
+	register(&Form{Name: "fake_quant", Op: "fake_quant", Match: matchFakeQuant, Lower: lowerFakeQuant, Joins: true})
 }
 
 func matchFakeQuant(o *ir.Op, t *target.Target) string {

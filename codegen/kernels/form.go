@@ -21,6 +21,8 @@ type Form struct {
 	// Liberty, if not empty, names the liberty of the op table that the form takes: its
 	// results are within the liberty's limits, not the op's.
 	Liberty string
+	// Joins: its launches are little work, and may be parts of one with others'.
+	Joins bool
 }
 
 // Lowering is what a form sees of the compiler.
@@ -73,6 +75,8 @@ type Launch struct {
 	// not go through as a whole, such as a table of which it gathers rows, when every
 	// row is there and no two tokens of a request ask for different ones.
 	Touched map[Ref]int64
+	// Joins: as of the form, of this launch.
+	Joins bool
 	// Body builds the kernel: bufs are In then Out, ints the Ints.
 	Body func(k *kernel.K, bufs []*kernel.Buf, ints []kernel.V)
 }

@@ -67,7 +67,7 @@ func lowerGateOf(l Lowering, o *ir.Op, product func(l Lowering, o *ir.Op, y Ref)
 		touched[in[1]] = in[1].DT.Bytes(t * n)
 	}
 	l.Launch(Launch{
-		Name: o.Def.Name, Spec: fmt.Sprintf("e%d k%d scale%g", e, n, scale), Grid: t, Work: int64(t * e * (n + 32)),
+		Name: o.Def.Name, Spec: fmt.Sprintf("e%d k%d scale%g", e, n, scale), Grid: t, Work: int64(t * e * (n + 32)), Joins: true,
 		In: in, Out: []Ref{l.Buf(o.Results[0]), l.Buf(o.Results[1])}, Touched: touched,
 		Body: func(k *kernel.K, b []*kernel.Buf, _ []kernel.V) {
 			logit := b[0].At(k.Mul(k.Group(), k.Int(e)))

@@ -17,13 +17,13 @@ import (
 func init() {
 	for _, op := range []string{"neg", "abs", "exp", "log1p", "sqrt", "rsqrt", "sigmoid", "cos", "sin", "not",
 		"add", "sub", "mul", "div", "mod", "min", "max", "and", "or", "eq", "ne", "lt", "le", "gt", "ge", "select"} {
-		register(&Form{Name: "generic_" + op, Op: op, Match: always, Lower: lowerElementwise})
+		register(&Form{Name: "generic_" + op, Op: op, Match: always, Lower: lowerElementwise, Joins: true})
 		elementwiseOps[op] = true
 	}
 	register(
-		&Form{Name: "generic_cast", Op: "cast", Match: matchCast, Lower: lowerCast},
-		&Form{Name: "generic_const", Op: "const", Match: always, Lower: lowerConst},
-		&Form{Name: "generic_iota", Op: "iota", Match: always, Lower: lowerIota},
+		&Form{Name: "generic_cast", Op: "cast", Match: matchCast, Lower: lowerCast, Joins: true},
+		&Form{Name: "generic_const", Op: "const", Match: always, Lower: lowerConst, Joins: true},
+		&Form{Name: "generic_iota", Op: "iota", Match: always, Lower: lowerIota, Joins: true},
 	)
 }
 

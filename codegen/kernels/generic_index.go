@@ -15,9 +15,9 @@ import (
 
 func init() {
 	register(
-		&Form{Name: "generic_gather_rows", Op: "gather_rows", Match: always, Lower: lowerGatherRows},
-		&Form{Name: "generic_scatter_rows", Op: "scatter_rows", Match: always, Lower: lowerScatterRows},
-		&Form{Name: "generic_take_along", Op: "take_along", Match: always, Lower: lowerTakeAlong},
+		&Form{Name: "generic_gather_rows", Op: "gather_rows", Match: always, Lower: lowerGatherRows, Joins: true},
+		&Form{Name: "generic_scatter_rows", Op: "scatter_rows", Match: always, Lower: lowerScatterRows, Joins: true},
+		&Form{Name: "generic_take_along", Op: "take_along", Match: always, Lower: lowerTakeAlong, Joins: true},
 	)
 }
 
@@ -66,6 +66,14 @@ func lowerGatherRows(l Lowering, o *ir.Op) error {
 // first.
 func lowerScatterRows(l Lowering, o *ir.Op) error {
 	pool, slots, rows := o.Args[0], o.Args[1], o.Args[2]
+	if l.Inlined(rows) {
+		if rows.Op.Def.Name == "compress_row" {
+			launchCompressRow(l, rows.Op, o)
+		} else {
+			launchRopeRow(l, rows.Op, o)
+		}
+		return nil
+	}
 	if old, out := stores(l, pool)[0], l.Buf(o.Results[0]); old.ref.ID != out.ID {
 		copyStore(l, old, out)
 	}

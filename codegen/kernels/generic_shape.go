@@ -12,11 +12,11 @@ import (
 
 func init() {
 	register(
-		&Form{Name: "generic_broadcast", Op: "broadcast", Match: always, Lower: lowerBroadcast},
-		&Form{Name: "generic_transpose", Op: "transpose", Match: always, Lower: lowerTranspose},
-		&Form{Name: "generic_slice", Op: "slice", Match: always, Lower: lowerSlice},
-		&Form{Name: "generic_concat", Op: "concat", Match: always, Lower: lowerConcat},
-		&Form{Name: "generic_reshape", Op: "reshape", Match: always, Lower: lowerReshape},
+		&Form{Name: "generic_broadcast", Op: "broadcast", Match: always, Lower: lowerBroadcast, Joins: true},
+		&Form{Name: "generic_transpose", Op: "transpose", Match: always, Lower: lowerTranspose, Joins: true},
+		&Form{Name: "generic_slice", Op: "slice", Match: always, Lower: lowerSlice, Joins: true},
+		&Form{Name: "generic_concat", Op: "concat", Match: always, Lower: lowerConcat, Joins: true},
+		&Form{Name: "generic_reshape", Op: "reshape", Match: always, Lower: lowerReshape, Joins: true},
 	)
 }
 

@@ -19,12 +19,16 @@ func init() {
 // above, the passes that find the k-th score bit by bit are fewer.
 const topkPasses = 16
 
-// lowerTopK: one group per row. The choice is exact, so every device and lane
-// count gives the same ids. topk_rows stores what stands at them in its second
+// lowerTopK: one group per row, or, on GPUs, more (lowerTopKShards). The choice is
+// exact, so every device and lane count gives the same ids. topk_rows stores what stands at them in its second
 // operand.
 func lowerTopK(l Lowering, o *ir.Op) error {
 	shape := dims(o.Args[0])
 	n, k := shape[len(shape)-1], o.Int("k")
+	if topkTogether(l, k) {
+		lowerTopKShards(l, o)
+		return nil
+	}
 	la := Launch{
 		Name: "topk", Grid: product(shape) / n,
 		Out: []Ref{l.Buf(o.Results[0])}, Ints: []int{n, k},

@@ -101,13 +101,16 @@ func hcMixes(k *kernel.K, x, fn *kernel.Buf, n, mixes int, eps float64) []kernel
 
 // hcGather writes y = b(sum_c pre_c h_c).
 func hcGather(k *kernel.K, pre []kernel.V, h, y *kernel.Buf, d int) {
-	k.Lanes(k.Int(d), func(i kernel.V) {
-		sum := k.Mul(pre[0], h.Load(i))
-		for c := 1; c < len(pre); c++ {
-			sum = k.Add(sum, k.Mul(pre[c], h.Load(k.Add(i, k.Int(c*d)))))
-		}
-		y.Store(i, sum)
-	})
+	k.Lanes(k.Int(d), func(i kernel.V) { y.Store(i, hcMixAt(k, pre, h, i, d)) })
+}
+
+// hcMixAt is sum_c pre_c h_c of element i.
+func hcMixAt(k *kernel.K, pre []kernel.V, h *kernel.Buf, i kernel.V, d int) kernel.V {
+	sum := k.Mul(pre[0], h.Load(i))
+	for c := 1; c < len(pre); c++ {
+		sum = k.Add(sum, k.Mul(pre[c], h.Load(k.Add(i, k.Int(c*d)))))
+	}
+	return sum
 }
 
 // hcPreShape is what the code of hc_pre depends on.
@@ -294,10 +297,14 @@ func hcPostElement(k *kernel.K, x kernel.V, stream func(s int) kernel.V, post, c
 	return k.Add(k.Mul(post[j], x), mixed)
 }
 
-// lowerHCHead: one group per row.
+// lowerHCHead: one group per row; on GPUs, if it can, as lowerHCHeadParts says.
 func lowerHCHead(l Lowering, o *ir.Op) error {
 	h := dims(o.Args[0])
 	c, d := h[1], h[2]
+	if pieces := headPieces(l, c*d); pieces > 0 {
+		lowerHCHeadParts(l, o, pieces)
+		return nil
+	}
 	eps, normEps := o.Float("eps"), o.Float("norm_eps")
 	l.Launch(Launch{
 		Name: "hc_head", Spec: fmt.Sprintf("c%d d%d eps%g,%g", c, d, eps, normEps), Grid: h[0], Work: int64(h[0] * c * c * d),

@@ -48,7 +48,7 @@ func waveQuant(l Lowering, x Ref, y matrixOperand, n int) {
 		out, spec = append(out, y.scales), "codes"
 	}
 	l.Launch(Launch{
-		Name: "act_quant_wave", Spec: spec, Grid: ceilDiv(n, t.Lanes*laneQuant), Work: int64(n * 8),
+		Name: "act_quant_wave", Spec: spec, Grid: ceilDiv(n, t.Lanes*laneQuant), Work: int64(n * 8), Joins: true,
 		In: []Ref{x}, Out: out, Ints: []int{n},
 		Body: func(k *kernel.K, b []*kernel.Buf, ints []kernel.V) {
 			const lanes = matrixChunk / laneQuant

@@ -41,11 +41,16 @@ type warpScores struct {
 func (e *warpScores) eights() int { return ceilDiv(e.h, target.MMACols) }
 func (e *warpScores) runs() int   { return e.d / (lanesPerRow * matrixRun) }
 
-// loadQ brings q and the weights of its heads to shared memory.
+// reserve has shared memory for q and the weights of its heads.
+func (e *warpScores) reserve() {
+	heads := e.eights() * target.MMACols
+	e.q, e.w = e.Shared(ir.BF16, heads*e.d), e.Shared(ir.F32, heads)
+}
+
+// loadQ brings q and the weights of its heads there.
 func (e *warpScores) loadQ(q, w *kernel.Buf) {
 	lanes := e.T.Wave
 	heads := e.eights() * target.MMACols
-	e.q, e.w = e.Shared(ir.BF16, heads*e.d), e.Shared(ir.F32, heads)
 	clamp := func(head kernel.V) kernel.V {
 		return e.Select(e.Cmp(kernel.LT, head, e.Int(e.h)), head, e.Int(e.h-1))
 	}
@@ -113,21 +118,25 @@ func lowerWarpScores(l Lowering, o *ir.Op) error {
 			chunks := k.UDiv(k.Add(n, k.Int(perGroup-1)), k.Int(perGroup))
 			token, chunk := k.UDiv(k.Group(), chunks), k.URem(k.Group(), chunks)
 			e := &warpScores{K: k, unit: unit, h: h, d: d, keysAre: format}
+			e.reserve()
 			e.sub, e.group = unit.place(k, k.WaveLane())
-			e.loadQ(b[0].At(k.Mul(token, k.Int(h*d))), b[1].At(k.Mul(token, k.Int(h))))
 			rows, out := b[3].At(k.Mul(token, n)), b[4].At(k.Mul(token, n))
 			from := k.Add(k.Mul(chunk, k.Int(perGroup)), k.Mul(k.Wave(), k.Int(target.MatrixTile)))
 			var entry, inside, row, there []kernel.V
 			for r := range unit.rows {
 				i := k.Add(from, k.Add(e.sub, k.Int(r*target.MMACols)))
-				in, at := k.Cmp(kernel.LT, i, n), k.Var(k.Int32(-1))
-				k.If(in, func() { at.Set(rows.Load(i)) })
+				in := k.Cmp(kernel.LT, i, n)
+				at := k.Select(in, rows.Load(k.Select(in, i, k.Int(0))), k.Int32(-1))
 				entry, inside = append(entry, i), append(inside, in)
-				row, there = append(row, k.Convert(at.Get(), kernel.I64)), append(there, k.Cmp(kernel.GE, at.Get(), k.Int32(0)))
+				row, there = append(row, k.Convert(at, kernel.I64)), append(there, k.Cmp(kernel.GE, at, k.Int32(0)))
 			}
+			// Entries that are not there yet follow those that are: most groups of a long
+			// row have none, and need no q.
+			some := k.Reduce(k.Convert(k.Or(there[0], there[1]), kernel.I32), k.Or)
+			k.If(k.Cmp(kernel.NE, some, k.Int32(0)), func() {
+				e.loadQ(b[0].At(k.Mul(token, k.Int(h*d))), b[1].At(k.Mul(token, k.Int(h))))
+			})
 			score := []*kernel.Var{k.Var(k.Float(math.Inf(-1))), k.Var(k.Float(math.Inf(-1)))}
-			// Entries that are not there yet follow those that are: most of a long row of
-			// them is skipped.
 			k.If(k.WaveAny(k.Or(there[0], there[1])), func() {
 				for r, total := range e.scores(b[2], row, there) {
 					score[r].Set(k.Select(there[r], total, k.Float(math.Inf(-1))))

@@ -11,8 +11,8 @@ import (
 
 func init() {
 	register(
-		&Form{Name: "rms_norm_quant", Op: "rms_norm_quant", Match: matchNormQuant, Lower: lowerNormQuant},
-		&Form{Name: "rms_norm_and_quant", Op: "rms_norm_and_quant", Match: matchNormQuant, Lower: lowerNormQuant},
+		&Form{Name: "rms_norm_quant", Op: "rms_norm_quant", Match: matchNormQuant, Lower: lowerNormQuant, Joins: true},
+		&Form{Name: "rms_norm_and_quant", Op: "rms_norm_and_quant", Match: matchNormQuant, Lower: lowerNormQuant, Joins: true},
 	)
 }
 

@@ -11,7 +11,7 @@ import (
 
 func init() {
 	register(
-		&Form{Name: "pack_rows", Op: "pack_rows", Match: matchPackRows, Lower: lowerPackRows},
+		&Form{Name: "pack_rows", Op: "pack_rows", Match: matchPackRows, Lower: lowerPackRows, Joins: true},
 		&Form{Name: "unpack_rows", Op: "unpack_rows", Match: always, Lower: lowerUnpackRows},
 	)
 }
@@ -71,6 +71,44 @@ func lowerPackRows(l Lowering, o *ir.Op) error {
 // packRow packs the numbers of x into the bytes of y. All lanes of the group take
 // part.
 func packRow(k *kernel.K, x, y *kernel.Buf, format ir.RowFormat, f codeFormat) {
+	if k.T.GPU() && format.Block%quantPiece == 0 {
+		packBlocks(k, x, y, format, f)
+	} else {
+		packBlockByBlock(k, x, y, format, f)
+	}
+	if rest := format.D - format.Dims; rest > 0 {
+		x, y := x.At(k.Int(format.Dims)), y.At(k.Int(format.Rest())).As(ir.BF16)
+		k.Lanes(k.Int(rest), func(i kernel.V) { y.Store(i, x.Load(i)) })
+	}
+	if zeros := format.Bytes() - format.Used(); zeros > 0 {
+		y := y.At(k.Int(format.Used()))
+		k.Lanes(k.Int(zeros), func(i kernel.V) { y.StoreBits(i, k.Int32(0)) })
+	}
+}
+
+// packBlocks packs all blocks at a time: a reduction over the group for each would take
+// longer than the rest.
+func packBlocks(k *kernel.K, x, y *kernel.Buf, format ir.RowFormat, f codeFormat) {
+	scales := blockScales(k, x, format.Dims, format.Block, f)
+	k.Barrier()
+	code := func(i kernel.V) kernel.V {
+		s := scales.Load(k.UDiv(i, k.Int(format.Block)))
+		return k.Select(k.Cmp(kernel.EQ, s, s), f.encode(k, k.Mul(x.Load(i), k.Div(k.Float(1), s))), k.Int32(0))
+	}
+	if format.To == ir.F4E2M1 {
+		k.Lanes(k.Int(format.Dims/2), func(i kernel.V) {
+			y.StoreBits(i, packPair(k, func(j int) kernel.V { return code(k.Add(k.Mul(i, k.Int(2)), k.Int(j))) }))
+		})
+	} else {
+		k.Lanes(k.Int(format.Dims), func(i kernel.V) { y.StoreBits(i, code(i)) })
+	}
+	k.Lanes(k.Int(format.Dims/format.Block), func(i kernel.V) {
+		y.StoreBits(k.Add(i, k.Int(format.Scales())), k.EncodeE8M0(k.Mul(scales.Load(i), k.Float(f.stored))))
+	})
+}
+
+// packBlockByBlock packs the blocks one after the other.
+func packBlockByBlock(k *kernel.K, x, y *kernel.Buf, format ir.RowFormat, f codeFormat) {
 	n := format.Block
 	k.For(k.Int(0), k.Int(format.Dims), n, func(at kernel.V) {
 		x := x.At(at)
@@ -92,14 +130,6 @@ func packRow(k *kernel.K, x, y *kernel.Buf, format ir.RowFormat, f codeFormat) {
 			y.StoreBits(k.Add(k.UDiv(at, k.Int(n)), k.Int(format.Scales())), k.EncodeE8M0(k.Mul(s.scale, k.Float(f.stored))))
 		})
 	})
-	if rest := format.D - format.Dims; rest > 0 {
-		x, y := x.At(k.Int(format.Dims)), y.At(k.Int(format.Rest())).As(ir.BF16)
-		k.Lanes(k.Int(rest), func(i kernel.V) { y.Store(i, x.Load(i)) })
-	}
-	if zeros := format.Bytes() - format.Used(); zeros > 0 {
-		y := y.At(k.Int(format.Used()))
-		k.Lanes(k.Int(zeros), func(i kernel.V) { y.StoreBits(i, k.Int32(0)) })
-	}
 }
 
 // lowerUnpackRows: one group per row.

@@ -8,7 +8,7 @@ import (
 )
 
 func init() {
-	register(&Form{Name: "rope", Op: "rope", Match: always, Lower: lowerRope})
+	register(&Form{Name: "rope", Op: "rope", Match: always, Lower: lowerRope, Joins: true})
 }
 
 // lowerRope: one group per vector of the last axis, lanes over the pairs.

@@ -9,7 +9,7 @@ import (
 )
 
 func init() {
-	register(&Form{Name: "hadamard", Op: "hadamard", Match: matchHadamard, Lower: lowerHadamard})
+	register(&Form{Name: "hadamard", Op: "hadamard", Match: matchHadamard, Lower: lowerHadamard, Joins: true})
 }
 
 // maxShared bounds the shared memory of one group: what gfx942 has, less some

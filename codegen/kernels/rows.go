@@ -9,8 +9,8 @@ import (
 
 func init() {
 	register(
-		&Form{Name: "history_rows", Op: "history_rows", Match: always, Lower: lowerHistoryRows},
-		&Form{Name: "entry_rows", Op: "entry_rows", Match: always, Lower: lowerEntryRows},
+		&Form{Name: "history_rows", Op: "history_rows", Match: always, Lower: lowerHistoryRows, Joins: true},
+		&Form{Name: "entry_rows", Op: "entry_rows", Match: always, Lower: lowerEntryRows, Joins: true},
 	)
 }
 
@@ -49,23 +49,29 @@ func lowerHistoryRows(l Lowering, o *ir.Op) error {
 	return nil
 }
 
-// lowerEntryRows: one group per token row, lanes over the entries.
+// entryChunk is how many entries of a token row one group of entry_rows has.
+const entryChunk = 1024
+
+// lowerEntryRows: one group per token row and chunk of entries, lanes over those.
 func lowerEntryRows(l Lowering, o *ir.Op) error {
 	t, pages := dims(o.Args[0])[0], dims(o.Args[2])[1]
 	ratio, per := o.Int("ratio"), o.Int("per_page")
 	n := pages * per
 	l.Launch(Launch{
-		Name: "entry_rows", Spec: fmt.Sprintf("ratio%d per%d", ratio, per), Grid: t, Work: int64(t * n * 4),
-		In: []Ref{l.Buf(o.Args[0]), l.Buf(o.Args[1]), l.Buf(o.Args[2])}, Out: []Ref{l.Buf(o.Results[0])}, Ints: []int{pages},
+		Name: "entry_rows", Spec: fmt.Sprintf("ratio%d per%d", ratio, per), Grid: t * ceilDiv(n, entryChunk), Work: int64(t * n * 4),
+		In: []Ref{l.Buf(o.Args[0]), l.Buf(o.Args[1]), l.Buf(o.Args[2])}, Out: []Ref{l.Buf(o.Results[0])}, Ints: []int{pages, ceilDiv(n, entryChunk)},
 		Body: func(k *kernel.K, b []*kernel.Buf, ints []kernel.V) {
 			zero, none := k.Int32(0), k.Int32(-1)
-			p, r := b[0].Load(k.Group()), b[1].Load(k.Group())
+			token, chunk := k.UDiv(k.Group(), ints[1]), k.URem(k.Group(), ints[1])
+			p, r := b[0].Load(token), b[1].Load(token)
 			live := k.Cmp(kernel.GE, r, zero)
 			table := b[2].At(k.Mul(k.Convert(k.Select(live, r, zero), kernel.I64), ints[0]))
 			n := k.Mul(ints[0], k.Int(per))
-			out := b[3].At(k.Mul(k.Group(), n))
+			out := b[3].At(k.Mul(token, n))
 			closed := k.FloorDiv(k.Add(p, k.Int32(1)), k.Int32(ratio))
-			k.Lanes(n, func(e kernel.V) {
+			from := k.Mul(chunk, k.Int(entryChunk))
+			k.Lanes(k.Min(k.Sub(n, from), k.Int(entryChunk)), func(e kernel.V) {
+				e = k.Add(e, from)
 				page := table.Load(k.UDiv(e, k.Int(per)))
 				row := k.Add(k.Mul(page, k.Int32(per)), k.Convert(k.URem(e, k.Int(per)), kernel.I32))
 				seen := k.And(live, k.Cmp(kernel.LT, k.Convert(e, kernel.I32), closed))

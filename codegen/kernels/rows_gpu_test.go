@@ -254,7 +254,7 @@ func perfRows() []perfRow {
 			g.add("topk_rows", ir.A("k", top), g.each("scores", ir.BF16, t, n), g.inOrder(t, n))
 		}})
 	}
-	rows = append(rows, separateRows()...)
+	rows = append(append(rows, separateRows()...), smallRows()...)
 	for _, t := range []int{128, 512, 1000, 4096} {
 		const n = 4096
 		rows = append(rows, perfRow{name: fmt.Sprintf("gemm/bf16/%d/T%d", n, t), copies: 10, flops: 2 * int64(t) * n * n, bytes: 2 * n * (n + 2*int64(t)), add: func(g *perfGraph) {

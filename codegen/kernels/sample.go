@@ -30,7 +30,7 @@ func lowerSample(l Lowering, o *ir.Op) error {
 	shape := dims(o.Args[0])
 	rows, n := shape[0], shape[1]
 	columns := o.Columns(n)
-	p := launchShards(l, o.Args[0], columns)
+	p := launchShards(l, l.Buf(o.Args[0]), rows, n, columns)
 	width := 1
 	for indexParts*width < columns {
 		width *= 2

@@ -12,10 +12,12 @@ import (
 )
 
 // topkRowsCases are those about each way of choosing: as many passes as places,
-// a threshold in shared memory, and one in memory.
+// a threshold in shared memory, and one in memory; on GPUs, one group of a row and
+// several, whose rows can be read as vectors and cannot, and levels of them.
 func topkRowsCases(c *cases) {
 	for _, s := range []struct{ rows, n, k int }{
 		{1, 1, 1}, {3, 7, 1}, {3, 8, 3}, {2, 9, 9}, {2, 5, 16}, {3, 300, 16}, {2, 8, 17}, {3, 300, 40}, {2, 64, 64}, {1, 1000, 1024}, {2, 10007, 9000},
+		{1, 4104, 20}, {2, 4099, 17}, {1, 2049, 500}, {3, 9008, 512}, {1, 40000, 700},
 	} {
 		rows := c.rows(1000, s.rows, s.n)
 		for _, scores := range hardScores(c, s.rows, s.n) {

@@ -17,7 +17,7 @@ import (
 // warpOps are the ops with forms for NVIDIA's matrix units.
 var warpOps = []string{
 	"linear", "linear2", "linear3", "linear4", "grouped_linear", "block_linear", "split_linear", "expert", "moe_experts", "moe_experts_add", "gate", "hash_gate",
-	"hc_pre", "hc_fused", "hc_fused_quant", "sparse_attention", "indexer_scores",
+	"hc_pre", "hc_fused", "hc_fused_quant", "sparse_attention", "indexer_scores", "linear_argmax",
 }
 
 // warpTiles are row counts with all sizes of tiles.

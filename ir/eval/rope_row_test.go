@@ -67,3 +67,30 @@ func rowProp(name string) func(t *rapid.T) {
 		wantFloats(t, name, got, want)
 	}
 }
+
+// compressRowProp: the row of what compress gives, with what is drawn of the roundings.
+func compressRowProp(t *rapid.T) {
+	d, members, rows := 1<<rapid.IntRange(2, 5).Draw(t, "log2 D"), 2*rapid.IntRange(1, 4).Draw(t, "half of S"), 5
+	overlap := rapid.Bool().Draw(t, "overlap")
+	w := d
+	if overlap {
+		w *= 2
+	}
+	e := rapid.IntRange(1, 3).Draw(t, "E")
+	kPool, gPool, k, g := drawNormal(t, ir.F32, rows, w), drawNormal(t, ir.F32, rows, w), drawNormal(t, ir.F32, 3, w), drawNormal(t, ir.F32, 3, w)
+	old, own := drawRows(t, e, members, rows), drawRows(t, e, members, 3)
+	cos, sin, weight := drawNormal(t, ir.F32, e, d/2), drawNormal(t, ir.F32, e, d/2), drawNormal(t, ir.BF16, d)
+	attrs := ir.A("eps", 1e-6, "hadamard", rapid.Bool().Draw(t, "hadamard"))
+	if rapid.Bool().Draw(t, "rounded") {
+		attrs = append(attrs, ir.A("to", ir.F8E4M3, "block", 2, "floor", 1e-4, "dims", d, "packed", rapid.Bool().Draw(t, "packed"))...)
+	}
+	v := apply1(t, "compress", ir.A("overlap", overlap), kPool, gPool, k, g, old, own)
+	want := apply1(t, "rms_norm_rope", attrs, v, cos, sin, weight)
+	got := apply1(t, "compress_row", append(ir.A("overlap", overlap), attrs...), kPool, cos, sin, weight, gPool, k, g, old, own)
+	wantShape(t, "compress_row", got, want.DType, want.Shape...)
+	if want.DType.IsInt() {
+		wantInts(t, "compress_row", got, want.I)
+		return
+	}
+	wantFloats(t, "compress_row", got, floats(want))
+}

@@ -62,7 +62,7 @@ var properties = map[string]func(t *rapid.T){
 	"linear2": joinedLinearProp(2), "linear3": joinedLinearProp(3), "linear4": joinedLinearProp(4),
 	"hadamard": hadamardProp, "fake_quant": fakeQuantProp,
 	"freqs_cis": freqsCisProp, "rope": ropeProp,
-	"rope_row": rowProp("rope_row"), "rms_norm_rope": rowProp("rms_norm_rope"), "head_rms_norm_rope": rowProp("head_rms_norm_rope"),
+	"rope_row": rowProp("rope_row"), "rms_norm_rope": rowProp("rms_norm_rope"), "head_rms_norm_rope": rowProp("head_rms_norm_rope"), "compress_row": compressRowProp,
 	"hc_split": hcSplitProp, "hc_pre": hcPreProp, "hc_post": hcPostProp, "hc_fused": hcFusedProp, "hc_fused_quant": hcFusedQuantProp,
 	"hc_head":      hcHeadProp,
 	"history_rows": historyProp, "entry_rows": entryProp, "group_start": groupStartProp,

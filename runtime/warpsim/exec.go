@@ -27,12 +27,18 @@ type group struct {
 // local is shared memory.
 type local struct {
 	bytes   []byte
-	touched []touch // by word: kernels have nothing narrower there but in vectors
+	touched []touch // by touchBytes
 }
 
-func newLocal(bytes int) local { return local{make([]byte, bytes), make([]touch, (bytes+3)/4)} }
+// touchBytes is how many bytes of shared memory are touched together: kernels have
+// nothing narrower there but in vectors.
+const touchBytes = 2
 
-// touch is who wrote or read a word of shared memory last, and before which barrier.
+func newLocal(bytes int) local {
+	return local{make([]byte, bytes), make([]touch, (bytes+touchBytes-1)/touchBytes)}
+}
+
+// touch is who wrote or read touchBytes of shared memory last, and before which barrier.
 type touch struct {
 	written          bool
 	copying          bool // writer has not waited for its copy
@@ -223,7 +229,7 @@ func (w *warp) memory(as int, address uint64, n int, lane int, write bool) ([]by
 		}
 		for i := range touched {
 			if err := w.touch(&touched[i], w.first+lane, write); err != nil {
-				return nil, fmt.Errorf("shared memory at %d: %w", address+uint64(4*i), err)
+				return nil, fmt.Errorf("shared memory at %d: %w", address+uint64(touchBytes*i), err)
 			}
 		}
 		return b, nil
@@ -231,7 +237,7 @@ func (w *warp) memory(as int, address uint64, n int, lane int, write bool) ([]by
 	return nil, fmt.Errorf("memory of address space %d", as)
 }
 
-// local is shared memory at an address, and who touched its words.
+// local is shared memory at an address, and who touched it.
 func (w *warp) local(address uint64, n, lane int) ([]byte, []touch, error) {
 	m, at, what := &w.lds, address, "shared memory"
 	if address >= poolBase {
@@ -240,7 +246,7 @@ func (w *warp) local(address uint64, n, lane int) ([]byte, []touch, error) {
 	if at+uint64(n) > uint64(len(m.bytes)) {
 		return nil, nil, fmt.Errorf("lane %d: %d bytes at %d of %d bytes of %s", w.first+lane, n, at, len(m.bytes), what)
 	}
-	return m.bytes[at : at+uint64(n)], m.touched[at/4 : (at+uint64(n)+3)/4], nil
+	return m.bytes[at : at+uint64(n)], m.touched[at/touchBytes : (at+uint64(n)+touchBytes-1)/touchBytes], nil
 }
 
 func (w *warp) touch(t *touch, lane int, write bool) error {

@@ -73,6 +73,20 @@ func warpCall(name string, to operand, args []operand) inst {
 			}
 			return nil
 		}
+	case "llvm.nvvm.redux.sync.add":
+		return func(w *warp, active uint32) error {
+			if err := all("sum", active); err != nil {
+				return err
+			}
+			var sum uint32
+			for lane := range Warp {
+				sum += uint32(args[0].get(w, lane, 0))
+			}
+			for lane := range Warp {
+				to.set(w, lane, 0, uint64(sum))
+			}
+			return nil
+		}
 	case "llvm.nvvm.cp.async.cg.shared.global.16":
 		return func(w *warp, active uint32) error {
 			for lane := range lanesOf(active) {

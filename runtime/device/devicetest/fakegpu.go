@@ -20,7 +20,7 @@ type Fakes struct {
 	// others write nothing.
 	Invents bool
 	// Fails: so many replays of graphs go well and the next one is an error of the
-	// device; 0: all go well.
+	// device; 0: all go well. Results are zeros.
 	Fails int
 }
 
@@ -47,6 +47,15 @@ func FakeDrivers(t testing.TB, f Fakes) (hip, cuda string) {
 				}
 				<-ended
 				return nil
+			}
+		}
+		if f.Fails > 0 {
+			o.Execute = func(l *drivertest.Launch) error {
+				ran, err := l.Step()
+				if !ran {
+					l.Zero(1 << 16)
+				}
+				return err
 			}
 		}
 		fake, err := drivertest.New(t.TempDir(), o)

@@ -41,6 +41,17 @@ func (l *Launch) Step() (ran bool, err error) {
 	return true, nil
 }
 
+// Zero writes up to n zeros where the last buffer of the launch begins, which kernels of
+// plans write: a result in place of one, where what others left in its bytes may be none.
+func (l *Launch) Zero(n int) {
+	for i := len(l.Kernarg)/8 - 1; i >= 0; i-- {
+		if b := l.block(i); b != nil {
+			clear(b[:min(n, len(b))])
+			return
+		}
+	}
+}
+
 // stepRow is how many words a row of the table has.
 const stepRow = 4
 
