@@ -42,6 +42,7 @@ var arrows = []arrow{
 	{folder: "codegen", ours: []string{"ir", "passes", "codegen"}},
 	{folder: "codegen/plan", ours: []string{"ir"}},
 	{folder: "codegen/object"},
+	{folder: "codegen/tune"},
 	// Kernels are built as llir modules; text goes to the LLVM driver, which knows
 	// nothing of them and calls libLLVM without cgo.
 	{folder: "codegen/kernel", ours: []string{"ir", "passes", "codegen"}, external: []string{"github.com/llir/llvm"}},

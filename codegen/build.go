@@ -126,6 +126,7 @@ func (c *Compiler) build(ctx context.Context, key string, t *target.Target, m *p
 	}
 	st := out.Stats
 	st.Plans, st.Lowering = len(u.Module.Plans), lowering
+	st.choices(u.Module)
 	code := bundle.Code{Module: u.Module, Object: out.Object}
 	if m.Pack != nil {
 		code.Pack = ir.Text(m.Pack)
@@ -193,7 +194,9 @@ func (c *Compiler) cached(key string, t *target.Target) (bundle.Files, Stats, bo
 	if err != nil {
 		return nil, Stats{}, false
 	}
-	return files, Stats{Plans: files.Plans(), Kernels: len(m.Kernels), Cached: len(m.Kernels), WholeHit: true}, true
+	st := Stats{Plans: files.Plans(), Kernels: len(m.Kernels), Cached: len(m.Kernels), WholeHit: true}
+	st.choices(m)
+	return files, st, true
 }
 
 func (c *Compiler) keep(key string, files bundle.Files) error {

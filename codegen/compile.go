@@ -38,6 +38,8 @@ type Stats struct {
 	Link     time.Duration
 	Sides    time.Duration // what is beside the plans, but for what was done while LLVM was at work on those
 	WholeHit bool          // the plans too
+	// Choices of the plans, and how many of them the target's table did not make.
+	Choices, Modelled int
 }
 
 // CodeObjectVersions are the versions that code objects can have, the default

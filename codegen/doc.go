@@ -3,7 +3,7 @@
 // and links the kernels (compile.go) through a cache (cache.go).
 //
 // Its subpackages: plan (what a device runs), kernel (the SPMD builder over LLVM
-// IR), kernels (the library of kernel forms), target (the machines), llvm (the
-// driver of LLVM), object (the reader of code objects), bundle (compiled models
-// on disk).
+// IR), kernels (the library of kernel forms), target (the machines), tune (tables of
+// measured choices), llvm (the driver of LLVM), object (the reader of code objects),
+// bundle (compiled models on disk).
 package codegen

@@ -284,6 +284,11 @@ func (l *lowerer) joined(parts []int) (plan.Launch, []argRef, emitted) {
 		inArgs, outArgs, ownArgs = append(inArgs, q.Args[:a]...), append(outArgs, q.Args[a:b]...), append(ownArgs, q.Args[b:]...)
 		specs = append(specs, fmt.Sprintf("%s %s %s %s", k.form.Name, k.Name, k.Spec, strings.Join(formatsOf(paramsOf(k.Launch)), " ")))
 		ops = append(ops, q.Op)
+		for _, c := range q.Choices {
+			if !slices.Contains(p.Choices, c) {
+				p.Choices = append(p.Choices, c)
+			}
+		}
 		p.Grid, p.Work, p.Flops, p.Bytes = p.Grid+q.Grid, p.Work+q.Work, p.Flops+q.Flops, p.Bytes+q.Bytes
 		if p.Rate == "" {
 			p.Rate = q.Rate

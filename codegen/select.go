@@ -102,6 +102,7 @@ type lowerer struct {
 	cur      *ir.Op
 	form     *kernels.Form
 	rejected []plan.Rejected
+	choices  []int // of its next launch
 
 	err error
 }
@@ -190,9 +191,9 @@ func (l *lowerer) op(op *ir.Op) error {
 // lowerBy emits a form's launches; they carry its name and the op's. A form may
 // need the memory of a constant, whose own form then runs in between.
 func (l *lowerer) lowerBy(form *kernels.Form, rejected []plan.Rejected, op *ir.Op) error {
-	savedForm, savedRejected, cur, first := l.form, l.rejected, l.cur, len(l.launches)
-	l.form, l.rejected, l.cur = form, rejected, op
-	defer func() { l.form, l.rejected, l.cur = savedForm, savedRejected, cur }()
+	savedForm, savedRejected, cur, choices, first := l.form, l.rejected, l.cur, l.choices, len(l.launches)
+	l.form, l.rejected, l.cur, l.choices = form, rejected, op, nil
+	defer func() { l.form, l.rejected, l.cur, l.choices = savedForm, savedRejected, cur, choices }()
 	if err := form.Lower(l, op); err != nil {
 		return err
 	}
@@ -374,7 +375,8 @@ func (l *lowerer) Scratch(dt ir.DType, n int) kernels.Ref {
 }
 
 func (l *lowerer) Launch(k kernels.Launch) {
-	pl := plan.Launch{Op: l.label(l.cur), Loc: l.cur.Loc, Grid: k.Grid, Work: k.Work, Flops: k.Flops}
+	pl := plan.Launch{Op: l.label(l.cur), Loc: l.cur.Loc, Grid: k.Grid, Work: k.Work, Flops: k.Flops, Choices: l.choices}
+	l.choices = nil
 	var refs []argRef
 	add := func(list []kernels.Ref, mode plan.Mode) {
 		for _, r := range list {

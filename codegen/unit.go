@@ -10,6 +10,7 @@ import (
 	"github.com/kiln-project/kiln/codegen/kernels"
 	"github.com/kiln-project/kiln/codegen/plan"
 	"github.com/kiln-project/kiln/codegen/target"
+	"github.com/kiln-project/kiln/codegen/tune"
 	"github.com/kiln-project/kiln/ir"
 	"github.com/kiln-project/kiln/passes"
 )
@@ -24,9 +25,14 @@ type Unit struct {
 	Kernels []*Kernel // parallel to Module.Kernels, in the order of first use
 	// Interrupted, if set, ends the lowering with its error.
 	Interrupted func() error
+	// Ask, if set, is asked first for each choice: what it returns is taken unless that
+	// is empty.
+	Ask func(Decision) string
 
-	symbols map[string]int // index of a kernel by form, spec and parameter formats
-	storage map[string]int // index of a pool or weight by space and name
+	table   func() (*tune.Table, error) // of the target
+	chosen  map[plan.Choice]int         // index of a choice in the module
+	symbols map[string]int              // index of a kernel by form, spec and parameter formats
+	storage map[string]int              // index of a pool or weight by space and name
 	costs   map[string]cost
 	steps   map[*passes.Step]*lowerer // between select-kernels and plan-memory
 }
@@ -45,6 +51,7 @@ func NewUnit(t *target.Target) *Unit {
 			Version: plan.Version, Target: t.Name, Block: t.Block(),
 			States: []plan.Storage{}, Weights: []plan.Storage{}, Kernels: []plan.Kernel{}, Decomposed: []plan.Decomposed{},
 		},
+		table: func() (*tune.Table, error) { return tune.For(t.Name) }, chosen: map[plan.Choice]int{},
 		symbols: map[string]int{}, storage: map[string]int{}, costs: map[string]cost{}, steps: map[*passes.Step]*lowerer{},
 	}
 }

@@ -36,6 +36,11 @@ type Lowering interface {
 	Requests() int
 	// Threshold is a number of the passes' threshold table, or what the user set.
 	Threshold(key string) int
+	// Choose says which of several ways a form takes for a shape, which key tells but for
+	// its rows. No bit of a result may depend on it, and the Spec must tell it where code
+	// does. model is the one that the form's cost model takes. The next launch carries the
+	// choice.
+	Choose(key string, rows int, candidates []string, model string) string
 	// Inlined reports that a value has no storage: its op, elementwise, runs inside
 	// of the op being lowered.
 	Inlined(v *ir.Value) bool

@@ -130,7 +130,8 @@ func (p *matrixLaunch) results(l Lowering, o *ir.Op) {
 // launch runs one group per tile. Tiles of one weight row follow each other over the
 // rows of x: the weights stay cached.
 func (p *matrixLaunch) launch(l Lowering) {
-	p.shape(p.m)
+	p.shape(p.m, p.groups)
+	p.choose(l)
 	spec := fmt.Sprintf("%s groups%d cuts%v", p.spec(), p.groups, p.cuts)
 	in := []Ref{p.x.x}
 	if p.codes {
@@ -170,10 +171,13 @@ func (p *matrixLaunch) body(k *kernel.K, b []*kernel.Buf, m kernel.V) {
 	}
 	m0 := k.Mul(k.URem(k.Group(), rowTiles), k.Int(p.tileRows()))
 	u := unitOf(p.t)
-	for r := range p.rows {
-		row := k.Add(m0, k.Add(u.sub(k, k.Lane()), k.Int(r*u.cols)))
+	x.of = func(row kernel.V) kernel.V {
+		row = k.Add(m0, row)
 		row = k.Select(k.Cmp(kernel.LT, row, m), row, k.Sub(m, k.Int(1)))
-		x.at = append(x.at, k.Add(k.Mul(row, k.Int(p.groups)), group))
+		return k.Add(k.Mul(row, k.Int(p.groups)), group)
+	}
+	for r := range p.rows {
+		x.at = append(x.at, x.of(k.Add(u.sub(k, k.Lane()), k.Int(r*u.cols))))
 	}
 	list := make([]matrixWeight, p.products)
 	for i := range list {

@@ -24,13 +24,14 @@ const (
 // matrixProduct says what the code of a product depends on.
 type matrixProduct struct {
 	t          *target.Target
-	n, depth   int      // rows of w, and elements of a row: K
-	w          ir.DType // bf16, the target's 8-bit float, or f4e2m1
-	block      [2]int   // of w's scales; zero for none
-	codes      bool     // x is 8-bit codes with a scale for each matrixChunk, not bf16
-	rows, cols int      // of a tile, in units of the matrix unit's columns and of target.MatrixTile
-	products   int      // weights that are multiplied at once
-	apart      bool     // each of them with rows of x of its own
+	n, depth   int       // rows of w, and elements of a row: K
+	w          ir.DType  // bf16, the target's 8-bit float, or f4e2m1
+	block      [2]int    // of w's scales; zero for none
+	codes      bool      // x is 8-bit codes with a scale for each matrixChunk, not bf16
+	rows, cols int       // of a tile, in units of the matrix unit's columns and of target.MatrixTile
+	products   int       // weights that are multiplied at once
+	apart      bool      // each of them with rows of x of its own
+	gemm       *gemmTile // of many rows, or nil
 }
 
 // matrixRefuses reports why no matrix product takes a weight whose last axes are
@@ -71,10 +72,11 @@ func ownCodes(t *target.Target) ir.DType {
 // maxSkinny is the largest number of rows of x that one tile of 16 takes.
 const maxSkinny = target.MatrixTile
 
-// shape chooses the tile for m rows of x. Few rows are bound by reading w: small
+// shape chooses the tile for m rows of x, of as many products side by side as groups.
+// Few rows are bound by reading w: small
 // tiles give more groups, as few as the chip needs. For more than the rows of a step
 // the operands' way to the registers counts, which large tiles need less often.
-func (p *matrixProduct) shape(m int) {
+func (p *matrixProduct) shape(m, groups int) {
 	switch u := unitOf(p.t); {
 	case m <= maxSkinny:
 		p.rows, p.cols = ceilDiv(min(m, maxSkinny), u.cols), max(1, min(4, p.n/4096))
@@ -90,6 +92,9 @@ func (p *matrixProduct) shape(m int) {
 	if p.products > 1 { // as many accumulators, and rows of w that are read
 		p.cols = max(1, p.cols/p.products)
 	}
+	if p.rows == 8 && unitOf(p.t).mma != nil {
+		p.shapeMany(m, groups)
+	}
 }
 
 // tileRows and tileCols are the rows of x and of w of a tile.
@@ -100,7 +105,11 @@ func (p *matrixProduct) tileCols() int { return p.cols * target.MatrixTile }
 func (p *matrixProduct) colTiles() int { return ceilDiv(p.n, p.tileCols()) }
 
 func (p *matrixProduct) spec() string {
-	return fmt.Sprintf("n%d k%d %s block%v codes%v tile%dx%d products%d", p.n, p.depth, p.w, p.block, p.codes, p.rows, p.cols, p.products)
+	s := fmt.Sprintf("n%d k%d %s block%v codes%v tile%dx%d products%d", p.n, p.depth, p.w, p.block, p.codes, p.rows, p.cols, p.products)
+	if p.gemm != nil {
+		s += p.gemm.spec()
+	}
+	return s
 }
 
 // rowsOfX is how many times the unit's columns of rows of x a tile reads.
@@ -140,6 +149,8 @@ type matrixWeight struct {
 type matrixRows struct {
 	x, scales *kernel.Buf
 	at        []kernel.V // for each row of the tile's units, and product if those are apart, which row of x this lane reads
+	// of is which row of x a row of the tile is: for tiles of many rows.
+	of func(row kernel.V) kernel.V
 }
 
 // run is how many consecutive k of a row of w a lane loads at once, 16 bytes.
@@ -199,6 +210,10 @@ func (p *matrixProduct) shared() bool {
 // this lane are of row row of x, counted from the tile's first, and of rows col to
 // col+3 of the weights.
 func (p *matrixProduct) multiply(k *kernel.K, x matrixRows, ws []matrixWeight, n0 kernel.V, done func(row, col kernel.V, sums []kernel.Vec)) {
+	if p.gemm != nil {
+		p.multiplyMany(k, x, ws, n0, done)
+		return
+	}
 	lane, wave := k.WaveLane(), k.Wave()
 	u := unitOf(p.t)
 	sub, group := u.place(k, lane)
@@ -426,6 +441,8 @@ func (e *matrixEmitter) asBF16(l *matrixLoads, product, col int) [][]kernel.Vec 
 				x = e.E2M1Apart(x, l.wScale[product][col][r])
 			case e.w == ir.F4E2M1:
 				x = e.E2M1ToBF16(x, l.wScale[product][col][r])
+			case e.unit.mma != nil:
+				x = e.E4M3ToBF16(x, l.wScale[product][col][0])
 			default:
 				x = e.CodesToBF16(x, e.w)
 			}
@@ -445,8 +462,8 @@ func (e *matrixEmitter) addTile(l *matrixLoads, product, row, col int, w [][]ker
 		sum.Set(e.MMAScaled(m, e.Join(w[0][0], w[0][1]), e.Join(x[0], x[1]), sum.Get(), l.wScale[product][col][0], l.xScale[rowOfX]))
 		return
 	}
-	// 8-bit weights: a chunk is summed, then scaled.
-	scaled := e.w != ir.BF16 && e.w != ir.F4E2M1
+	// 8-bit weights on AMD's chips: a chunk is summed, then scaled.
+	scaled := e.w != ir.BF16 && e.w != ir.F4E2M1 && e.unit.mma == nil
 	part := sum.Get()
 	if scaled {
 		part = e.ZeroVec(kernel.F32, target.ResultRun)

@@ -175,40 +175,96 @@ func (c *cases) wide(m int) {
 
 // TestWarpRowsAlone: the bits of a row do not depend on the rows beside it.
 func TestWarpRowsAlone(t *testing.T) {
-	const rows, n, k = 65, 33, 1152
-	for _, name := range []string{"bf16", "w8", "w4"} {
-		t.Run(name, func(t *testing.T) {
-			c := &cases{batch: newBatch(t), r: rand.New(rand.NewPCG(7, 3))}
-			x := c.bf16(1, rows, k)
-			op, attrs, w := "block_linear", ir.A("act_block", 128), (*eval.Tensor)(nil)
-			switch name {
-			case "bf16":
-				op, attrs, w = "linear", ir.A("to", ir.F32), c.bf16(1, n, k)
-			case "w8":
-				w = c.w8(n, k)
-			case "w4":
-				w = c.w4(n, k)
+	shapes := [][3]int{{65, 33, 1152}}
+	if onGPU != nil { // with all tiles of many rows
+		shapes = append(shapes, [3]int{300, 520, 4096}, [3]int{1000, 4096, 1024}, [3]int{513, 2100, 7168}, [3]int{512, 4096, 512})
+	}
+	for _, s := range shapes {
+		for _, name := range []string{"bf16", "w8", "w4"} {
+			t.Run(fmt.Sprintf("%s/%dx%dx%d", name, s[0], s[1], s[2]), func(t *testing.T) { rowsAlone(t, name, s[0], s[1], s[2]) })
+		}
+	}
+}
+
+// rowsAlone compares some of the results of a product of rows x k and n x k with those of
+// fewer rows.
+func rowsAlone(t *testing.T, name string, rows, n, k int) {
+	c := &cases{batch: newBatch(t), r: rand.New(rand.NewPCG(7, 3))}
+	x := c.bf16(1, rows, k)
+	op, attrs, w := "block_linear", ir.A("act_block", 128), (*eval.Tensor)(nil)
+	switch name {
+	case "bf16":
+		op, attrs, w = "linear", ir.A("to", ir.F32), c.bf16(1, n, k)
+	case "w8":
+		w = c.w8(n, k)
+	case "w4":
+		w = c.w4(n, k)
+	}
+	const first = 16
+	few := x.Clone() // its first rows
+	few.Shape, few.F = []int{first, k}, few.F[:first*k]
+	c.batch.op(op, attrs, exact, x, w)
+	c.batch.op(op, attrs, exact, few, w)
+	c.batch.op(op, attrs, exact, row(t, x, rows-1), w)
+	if recordOnly() {
+		load(t, "sm_90", c.graph())
+		return
+	}
+	out := c.outputs("sm_90")
+	for i := range first + 1 {
+		at, got, of := i, "y1", i
+		if i == first {
+			at, got, of = rows-1, "y2", 0
+		}
+		if d := exact.compare(row(t, out["y0"], at), row(t, out[got], of)); d != "" {
+			t.Errorf("row %d: %s", at, d)
+		}
+	}
+}
+
+// TestGemm runs the tiles of many rows where they would not be chosen: their bits are those
+// of few rows, with fewer pieces of K than waves, as many for each wave and more for some,
+// and all that products have beside is right: several of them, side by side or at once.
+func TestGemm(t *testing.T) {
+	for i := range kernels.GemmTiles() {
+		use := func(name string, f func(t *testing.T)) {
+			t.Run(fmt.Sprintf("%d/%s", i, name), func(t *testing.T) {
+				defer kernels.UseGemm(i)()
+				f(t)
+			})
+		}
+		for _, k := range []int{384, 1024, 1152} {
+			for _, name := range []string{"bf16", "w8"} {
+				use(fmt.Sprintf("%s/%d", name, k), func(t *testing.T) { rowsAlone(t, name, 65, 130, k) })
 			}
-			few := x.Clone() // its first rows
-			few.Shape, few.F = []int{3, k}, few.F[:3*k]
-			c.batch.op(op, attrs, exact, x, w)
-			c.batch.op(op, attrs, exact, few, w)
-			c.batch.op(op, attrs, exact, row(t, x, rows-1), w)
-			if recordOnly() {
-				load(t, "sm_90", c.graph())
-				return
+		}
+		for _, op := range []string{"linear", "linear3", "grouped_linear", "block_linear", "split_linear", "expert"} {
+			def, err := ir.Lookup(op)
+			if err != nil {
+				t.Fatal(err)
 			}
-			out := c.outputs("sm_90")
-			for i, at := range []int{0, 1, 2, rows - 1} {
-				got, of := "y1", i
-				if i == 3 {
-					got, of = "y2", 0
+			use(op, func(t *testing.T) {
+				c := &cases{batch: newBatch(t), r: rand.New(rand.NewPCG(compositeSeed, 5)), def: def}
+				const m, k = 65, 256
+				x := c.bf16(1, m, k)
+				switch op {
+				case "linear":
+					c.add(ir.A("to", ir.BF16), c.spoiled(x, m), c.bf16(1, 150, k))
+				case "linear3":
+					c.add(ir.A("sizes", []int{17, 128, 15}, "to", ir.BF16), x, c.bf16(1, 160, k))
+				case "grouped_linear":
+					c.add(nil, c.bf16(1, m, 2, k), c.bf16(1, 2, 144, k))
+				case "block_linear":
+					c.add(ir.A("act_block", 128), c.spoiled(x, m), c.w8(200, k))
+				case "split_linear":
+					c.add(ir.A("sizes", []int{131, 5}, "act_block", 128), x, c.w8(136, k))
+				case "expert":
+					c.add(ir.A("limit", 10.0), x, c.w8(256, k), c.w8(256, k), c.w8(k, 256), c.f32(1, m, 1))
 				}
-				if d := exact.compare(row(t, out["y0"], at), row(t, out[got], of)); d != "" {
-					t.Errorf("row %d: %s", at, d)
-				}
-			}
-		})
+				c.takeLiberty(op + "_mma")
+				c.run("sm_90")
+			})
+		}
 	}
 }
 

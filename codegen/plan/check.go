@@ -101,6 +101,11 @@ func (m *Module) checkPlan(p *Plan) error {
 			return fmt.Errorf("launch %d: kernel %d of %d", i, l.Kernel, len(m.Kernels))
 		}
 		where := fmt.Sprintf("launch %d (%s)", i, m.Kernels[l.Kernel].Symbol)
+		for _, n := range l.Choices {
+			if n < 0 || n >= len(m.Choices) {
+				return fmt.Errorf("%s: choice %d of %d", where, n, len(m.Choices))
+			}
+		}
 		if l.Grid < 1 {
 			return fmt.Errorf("%s: grid %d", where, l.Grid)
 		}

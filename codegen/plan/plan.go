@@ -19,6 +19,8 @@ type Module struct {
 	// Step are the kernels around the launches of every run on a GPU. No plan launches
 	// them; nil on the host, and if there are no other kernels.
 	Step *Step `json:"step,omitempty"`
+	// Choices are those among ways to run a kernel of which no result depends.
+	Choices []Choice `json:"choices,omitempty"`
 	// Decomposed lists the composites that no kernel form of the target took.
 	Decomposed []Decomposed `json:"decomposed"`
 	Plans      []*Plan      `json:"-"` // files of their own
@@ -76,6 +78,36 @@ func (m *Module) StepParams() []string {
 type Rejected struct {
 	Form   string `json:"form"`
 	Reason string `json:"reason"`
+}
+
+// Choice is which of several ways a form took for a shape, and by what: no bit of a
+// result depends on it.
+type Choice struct {
+	Form  string `json:"form"`
+	Key   string `json:"key"`  // the shape, but for the rows
+	Rows  int    `json:"rows"` // of it
+	Taken string `json:"taken"`
+	By    string `json:"by"`            // ByTable or ByModel, or ByTuning
+	Why   string `json:"why,omitempty"` // not by the table
+}
+
+// What choices are made by.
+const (
+	ByTable  = "table"      // of the target, which kiln tune measured
+	ByModel  = "cost model" // of the form
+	ByTuning = "tuning"     // to be measured
+)
+
+// Chosen counts the choices that the target's table made, and the others.
+func (m *Module) Chosen() (byTable, others int) {
+	for _, c := range m.Choices {
+		if c.By == ByTable {
+			byTable++
+		} else {
+			others++
+		}
+	}
+	return byTable, others
 }
 
 // Decomposed is a composite op that was replaced by its definition.
@@ -190,7 +222,9 @@ type Launch struct {
 	Flops int64  `json:"flops,omitempty"`
 	Bytes int64  `json:"bytes"`
 	Rate  string `json:"rate,omitempty"`
-	Args  []Arg  `json:"args"`
+	// Choices are those of the module's that made the launch what it is, by index.
+	Choices []int `json:"choices,omitempty"`
+	Args    []Arg `json:"args"`
 }
 
 // Arg is one kernel argument: a buffer, or an integer when Mode is empty.

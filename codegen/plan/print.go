@@ -32,7 +32,12 @@ func (m *Module) Text(p *Plan) string {
 	tensors("input", p.Inputs)
 	for i, l := range p.Launches {
 		k := m.Kernels[l.Kernel]
-		fmt.Fprintf(&b, "%d %s by %s, grid %d:", i, l.Op, k.Form, l.Grid)
+		fmt.Fprintf(&b, "%d %s by %s, grid %d", i, l.Op, k.Form, l.Grid)
+		for _, n := range l.Choices {
+			c := m.Choices[n]
+			fmt.Fprintf(&b, ", %s by %s", c.Taken, c.By)
+		}
+		b.WriteByte(':')
 		sep := " "
 		for _, a := range l.Args {
 			text, _ := a.MarshalText()

@@ -260,6 +260,7 @@ var commands = []command{
 	{name: "inspect", args: "FILE", short: "say what a code object holds", long: inspectHelp, nargs: 1, run: runInspect},
 	{name: "plan", args: "BUNDLE", short: "say what a bundle takes of a device's memory", long: planHelp, nargs: 1, run: runPlan},
 	{name: "bench", args: "BUNDLE", short: "time a bundle's steps and their kernels", long: benchHelp, nargs: 1, run: runBench},
+	{name: "tune", short: "measure which way to run a kernel is the fastest", long: tuneHelp, run: runTune},
 	{name: "launch", short: "run a kernel of a code object on an emulated GPU", long: launchHelp, run: runLaunch},
 	{name: "view", args: "[FILE.kir]", short: "write passes, plan and kernels as an HTML page", long: viewHelp, nargs: 1, optional: true, run: runView},
 	{name: "cache", args: "clean", short: "remove cached kernels", long: cacheHelp, nargs: 1, run: runCache},

@@ -35,6 +35,9 @@ type targetResult struct {
 	Kernels int    `json:"kernels"`
 	Cached  int    `json:"cached"`
 	Bytes   int    `json:"code_bytes"`
+	// Choices among ways to run a kernel, and how many the target's table did not make.
+	Choices  int `json:"choices"`
+	Modelled int `json:"choices_by_cost_model"`
 }
 
 type timings struct {
@@ -119,7 +122,7 @@ func runCompile(e *env, f *flags, _ []string) error {
 		}
 		b.Code[t.Name] = files
 		b.Manifest.Targets = append(b.Manifest.Targets, t.Name)
-		res.Targets = append(res.Targets, targetResult{t.Name, st.Plans, st.Kernels, st.Cached, files.CodeBytes(t.Name)})
+		res.Targets = append(res.Targets, targetResult{t.Name, st.Plans, st.Kernels, st.Cached, files.CodeBytes(t.Name), st.Choices, st.Modelled})
 	}
 	progress.say("writing %s", f.text("out"))
 	if err := b.Write(f.text("out")); err != nil {
@@ -165,8 +168,15 @@ func printCompiled(e *env, r compileResult) error {
 	if t := r.Timings; t != nil {
 		fmt.Fprintf(&b, "passes %.2f s, codegen %.2f s, LLVM %.2f s, link %.2f s, fallback %.2f s\n", t.Passes, t.Codegen, t.LLVM, t.Link, t.Sides)
 	}
-	_, err := e.stdout.Write([]byte(b.String()))
-	return err
+	if _, err := e.stdout.Write([]byte(b.String())); err != nil {
+		return err
+	}
+	for _, t := range r.Targets {
+		if t.Modelled > 0 {
+			e.notef("note: %s: %d of %d choices are not in the target's table, the cost model made them: kiln inspect %s lists them", t.Target, t.Modelled, t.Choices, r.Bundle)
+		}
+	}
+	return nil
 }
 
 // settingsLine says what a bundle was compiled with.

@@ -24,6 +24,7 @@ type bundleInspection struct {
 	Totals     []targetTotal   `json:"totals"` // one for each target
 	Entries    []bundleEntry   `json:"entries"`
 	Kernels    []bundleKernel  `json:"kernels"`
+	Choices    []choiceRow     `json:"choices"`    // among ways to run a kernel
 	Decomposed []decomposedRow `json:"decomposed"` // composites that no kernel form took
 	Problems   []string        `json:"problems"`
 	Notes      []string        `json:"notes"`
@@ -78,6 +79,11 @@ type bundleKernel struct {
 	FloorUS *float64 `json:"floor_us"`
 }
 
+type choiceRow struct {
+	Target string `json:"target"`
+	plan.Choice
+}
+
 type decomposedRow struct {
 	Target string `json:"target"`
 	plan.Decomposed
@@ -99,7 +105,7 @@ func inspectBundle(e *env, f *flags, path string) error {
 	}
 	in := &bundleInspection{
 		Bundle: path, Kiln: b.Manifest.Kiln, LLVM: b.Manifest.LLVM, Settings: b.Manifest.Settings,
-		Totals: []targetTotal{}, Entries: []bundleEntry{}, Kernels: []bundleKernel{}, Decomposed: []decomposedRow{}, Problems: []string{}, Notes: []string{},
+		Totals: []targetTotal{}, Entries: []bundleEntry{}, Kernels: []bundleKernel{}, Choices: []choiceRow{}, Decomposed: []decomposedRow{}, Problems: []string{}, Notes: []string{},
 	}
 	for _, t := range b.Manifest.Targets {
 		if err := in.add(e, f, b, path, t); err != nil {
@@ -199,6 +205,9 @@ func (in *bundleInspection) add(e *env, f *flags, b *bundle.Bundle, path, name s
 	}
 	for _, s := range code.Module.States {
 		total.PoolBytes += s.Bytes[0] + s.Bytes[1]
+	}
+	for _, c := range code.Module.Choices {
+		in.Choices = append(in.Choices, choiceRow{name, c})
 	}
 	for _, d := range code.Module.Decomposed {
 		in.Decomposed = append(in.Decomposed, decomposedRow{name, d})

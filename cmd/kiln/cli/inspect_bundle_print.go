@@ -5,6 +5,8 @@ import (
 	"io"
 	"strings"
 	"text/tabwriter"
+
+	"github.com/kiln-project/kiln/codegen/plan"
 )
 
 // print writes the text form: per target its plans and kernels, or the kernel
@@ -16,6 +18,9 @@ func (in *bundleInspection) print(e *env, detail bool) error {
 		if err := in.printTarget(w, t, detail); err != nil {
 			return err
 		}
+	}
+	if err := in.printChoices(w); err != nil {
+		return err
 	}
 	for _, d := range in.Decomposed {
 		fmt.Fprintf(w, "%s: %d x %s decomposed, first at %s\n", d.Target, d.Count, d.Op, d.Loc)
@@ -75,6 +80,35 @@ func (in *bundleInspection) printTarget(w io.Writer, t targetTotal, detail bool)
 		return err
 	}
 	return in.printProfile(w, t)
+}
+
+// printChoices counts the choices of each target, and lists those that its table did not
+// make.
+func (in *bundleInspection) printChoices(w io.Writer) error {
+	for _, t := range in.Totals {
+		var all, others []choiceRow
+		for _, c := range in.Choices {
+			if c.Target != t.Target {
+				continue
+			}
+			all = append(all, c)
+			if c.By != plan.ByTable {
+				others = append(others, c)
+			}
+		}
+		if len(all) == 0 {
+			continue
+		}
+		fmt.Fprintf(w, "\n%s: %d choices by the target's table, %d by the cost model\n", t.Target, len(all)-len(others), len(others))
+		tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+		for _, c := range others {
+			fmt.Fprintf(tw, "  %s\t%s\t%s\t%s\t%s\n", c.Form, c.Key, count(int64(c.Rows), "row"), c.Taken, c.Why)
+		}
+		if err := tw.Flush(); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // around says what runs beside the launches.

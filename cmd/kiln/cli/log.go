@@ -16,7 +16,7 @@ import (
 )
 
 // logCommands have something to say beside their result: all that log flags go with.
-var logCommands = []string{"run", "logits", "check", "opt", "explain", "bisect", "compile", "inspect", "plan", "bench", "launch", "view"}
+var logCommands = []string{"run", "logits", "check", "opt", "explain", "bisect", "compile", "inspect", "plan", "bench", "tune", "launch", "view"}
 
 // logs is standard error: what is said by log/slog, as text or as lines of JSON.
 type logs struct {
@@ -215,6 +215,9 @@ func (e *env) tellBuild(f *flags, target string, st codegen.Stats) {
 		dir = err.Error()
 	}
 	e.debugf("%s: %d of %d kernels from the cache, %s (%s)", target, st.Cached, st.Kernels, what, dir)
+	if st.Choices > 0 {
+		e.debugf("%s: %d choices by the target's table, %d by the cost model", target, st.Choices-st.Modelled, st.Modelled)
+	}
 }
 
 // tellPasses says with -v which passes and kernel forms are off, or set otherwise.

@@ -26,7 +26,7 @@ func newCompiler(e *env, f *flags) (*codegen.Compiler, func(), error) {
 	}
 	if err != nil {
 		hint := "make toolchain"
-		if f.command != "compile" {
+		if f.command != "compile" && f.command != "tune" {
 			hint += ", or --device ref, which needs no LLVM"
 		}
 		return nil, nil, &codedError{exitFailed, err, hint}

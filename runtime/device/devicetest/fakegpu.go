@@ -16,6 +16,9 @@ type Fakes struct {
 	// Hangs: the kernels of plans do not end before the test does, and what a device
 	// that does not answer has open stays open.
 	Hangs bool
+	// Invents: kernels write what depends on their names and operands (Invent), where
+	// others write nothing.
+	Invents bool
 	// Fails: so many replays of graphs go well and the next one is an error of the
 	// device; 0: all go well. Results are zeros.
 	Fails int
@@ -34,6 +37,9 @@ func FakeDrivers(t testing.TB, f Fakes) (hip, cuda string) {
 			o.Devices = append(o.Devices, drivertest.Device{Name: name, Arch: a, Memory: cmp.Or(f.Memory, 1<<32)})
 		}
 		ended := make(chan struct{})
+		if f.Invents {
+			o.Execute = Invent
+		}
 		if f.Hangs {
 			o.Execute = func(l *drivertest.Launch) error {
 				if ran, err := l.Step(); ran {
