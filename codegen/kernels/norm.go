@@ -34,9 +34,10 @@ func lowerRMSNorm(l Lowering, o *ir.Op) error {
 // rmsNorm gives the elements of the norm of a row, not rounded yet, to store. It
 // may store to x: a lane writes what it read itself.
 func rmsNorm(k *kernel.K, x, w *kernel.Buf, d int, eps float64, store func(i, v kernel.V)) {
-	r := rmsScale(k, x, d, eps)
-	k.Lanes(k.Int(d), func(i kernel.V) {
-		store(i, k.Mul(w.Load(i), k.Mul(x.Load(i), r)))
+	row := newLaneRow(k, d, x, w)
+	r := rmsScale(k, row, eps)
+	row.each(func(i kernel.V, element func(int) kernel.V) {
+		store(i, k.Mul(element(1), k.Mul(element(0), r)))
 	})
 }
 
@@ -51,32 +52,32 @@ func lowerHeadRMSNorm(l Lowering, o *ir.Op) error {
 		In: []Ref{l.Buf(o.Args[0])}, Out: []Ref{l.Buf(o.Results[0])},
 		Body: func(k *kernel.K, b []*kernel.Buf, _ []kernel.V) {
 			at := k.Mul(k.Group(), k.Int(d))
-			x, y := b[0].At(at), b[1].At(at)
-			s := headRMSScale(k, x, d, eps)
-			k.Lanes(k.Int(d), func(i kernel.V) { y.Store(i, k.Mul(x.Load(i), s)) })
+			row, y := newLaneRow(k, d, b[0].At(at)), b[1].At(at)
+			s := headRMSScale(k, row, eps)
+			row.each(func(i kernel.V, element func(int) kernel.V) { y.Store(i, k.Mul(element(0), s)) })
 		},
 	})
 	return nil
 }
 
-// rmsScale is 1/sqrt(mean(x^2) + eps) of d elements, in f32.
-func rmsScale(k *kernel.K, x *kernel.Buf, d int, eps float64) kernel.V {
+// rmsScale is 1/sqrt(mean(x^2) + eps) of a row's first buffer, in f32.
+func rmsScale(k *kernel.K, row *laneRow, eps float64) kernel.V {
 	acc := k.Var(k.Float(0))
-	k.Lanes(k.Int(d), func(i kernel.V) {
-		v := x.Load(i)
+	row.each(func(_ kernel.V, element func(int) kernel.V) {
+		v := element(0)
 		acc.Set(k.FMA(v, v, acc.Get()))
 	})
-	mean := k.Div(k.Sum(acc.Get()), k.Float(float64(d)))
+	mean := k.Div(k.Sum(acc.Get()), k.Float(float64(row.d)))
 	return k.Rsqrt(k.Add(mean, k.Float(eps)))
 }
 
 // headRMSScale is rmsScale with every step rounded to bf16.
-func headRMSScale(k *kernel.K, x *kernel.Buf, d int, eps float64) kernel.V {
+func headRMSScale(k *kernel.K, row *laneRow, eps float64) kernel.V {
 	acc := k.Var(k.Float(0))
-	k.Lanes(k.Int(d), func(i kernel.V) {
-		v := x.Load(i)
+	row.each(func(_ kernel.V, element func(int) kernel.V) {
+		v := element(0)
 		acc.Set(k.Add(acc.Get(), k.RoundBF16(k.Mul(v, v))))
 	})
-	u := k.RoundBF16(k.Div(k.Sum(acc.Get()), k.Float(float64(d))))
+	u := k.RoundBF16(k.Div(k.Sum(acc.Get()), k.Float(float64(row.d))))
 	return k.RoundBF16(k.Rsqrt(k.RoundBF16(k.Add(u, k.Float(eps)))))
 }

@@ -51,11 +51,11 @@ func lowerRopeRow(l Lowering, o *ir.Op) error {
 			row := k.Shared(ir.F32, d)
 			switch o.Def.Name {
 			case "rms_norm_rope":
-				r := rmsScale(k, x, d, o.Float("eps"))
-				k.Lanes(k.Int(d), func(i kernel.V) { row.Store(i, k.RoundBF16(k.Mul(b[3].Load(i), k.Mul(x.Load(i), r)))) })
+				rmsNorm(k, x, b[3], d, o.Float("eps"), func(i, v kernel.V) { row.Store(i, k.RoundBF16(v)) })
 			case "head_rms_norm_rope":
-				s := headRMSScale(k, x, d, o.Float("eps"))
-				k.Lanes(k.Int(d), func(i kernel.V) { row.Store(i, k.RoundBF16(k.Mul(x.Load(i), s))) })
+				read := newLaneRow(k, d, x)
+				s := headRMSScale(k, read, o.Float("eps"))
+				read.each(func(i kernel.V, element func(int) kernel.V) { row.Store(i, k.RoundBF16(k.Mul(element(0), s))) })
 			default:
 				k.Lanes(k.Int(d), func(i kernel.V) { row.Store(i, x.Load(i)) })
 			}
