@@ -364,8 +364,17 @@ func since(k, before emu.KernelCounters) emu.KernelCounters {
 	return k
 }
 
-// amdBeyond are the launches that miss a bar, with the reason.
-var amdBeyond = map[string]string{}
+// amdBeyond are the launches that miss a bar at some shape, with the reason.
+var amdBeyond = map[string]string{
+	"matrix_product": "line use, T = 64: where a tile has many rows, LLVM puts the loads of the two halves of a line further apart than 8 accesses (of the last 24 it is 94 to 99 %), " +
+		"and a store has 32 bytes of a line of each of 16 rows",
+	"matrix_experts":   "line use, T = 64: the same, and the scales of a chunk of e2m1 are 4 bytes of each of 16 lines, whose other bytes are for the next chunks",
+	"matrix_attention": "line use: packed rows have 592 bytes and begin anywhere in a line, so that one of them takes 5 or 6 lines for 4.6; those that follow each other share lines",
+	"gate":             "line use: 24 bytes of a line are stored for a token's 6 ids, and for their weights",
+	"expert_route":     "line use: the lists of experts end anywhere in a line",
+	"rms_norm_rope":    "LDS conflicts, rows of 128: as rope_row",
+	"rope_row":         "LDS conflicts: the butterflies of the Hadamard transform, between neighbours 2 to 16 apart, reach every other run of so many banks",
+}
 
 // beyond reports which bars a kernel misses.
 func (r *amdRow) beyond() string {
