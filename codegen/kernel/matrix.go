@@ -41,10 +41,8 @@ func (k *K) InOrder() {
 }
 
 // LaneXor is x, an i32, i64, f32 or f64, of the lane whose index in the wave differs
-// in the bits of mask. GPU only.
-func (k *K) LaneXor(x V, mask int) V {
-	return k.exchange(x, k.b.NewXor(k.waveLane(), constant.NewInt(types.I32, int64(mask))))
-}
+// in the bits of mask. All lanes of the wave must get here. GPU only.
+func (k *K) LaneXor(x V, mask int) V { return k.laneXor(x, mask) }
 
 // FromLane is x, an i32, i64, f32 or f64, of another lane of the wave. All its lanes
 // must get here. GPU only.

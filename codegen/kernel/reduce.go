@@ -103,7 +103,12 @@ func (k *K) hostReduce(v value.Value, t Elem, combine func(a, b V) V) V {
 // commutes.
 func (k *K) waveReduce(x V, combine func(a, b V) V) V {
 	for s := k.T.Wave / 2; s >= 1; s /= 2 {
-		x = combine(x, k.exchange(x, k.b.NewXor(k.waveLane(), constant.NewInt(types.I32, int64(s)))))
+		other := k.laneXor(x, s)
+		if s == dppRow/4 && k.T.Kind == target.AMDGPU {
+			// The halves of a row are alike by now, so that turning it by a quarter is as good.
+			other = k.words(x, func(v value.Value) value.Value { return k.dpp(v, dppRowRor+s) })
+		}
+		x = combine(x, other)
 	}
 	return x
 }
@@ -117,20 +122,24 @@ func (k *K) waveLane() value.Value {
 // GPU only.
 func (k *K) exchange(x V, from value.Value) V {
 	i32 := func(n int64) value.Value { return constant.NewInt(types.I32, n) }
-	word := func(v value.Value) value.Value {
+	return k.words(x, func(v value.Value) value.Value {
 		if k.T.Kind == target.NVPTX {
 			return k.intrinsic("llvm.nvvm.shfl.sync.idx.i32", types.I32, i32(-1), v, from, i32(int64(k.T.Wave-1)))
 		}
 		return k.intrinsic("llvm.amdgcn.ds.bpermute", types.I32, k.b.NewShl(from, i32(2)), v) // lanes in bytes
-	}
+	})
+}
+
+// words is x after each of its words went through f.
+func (k *K) words(x V, f func(value.Value) value.Value) V {
 	bits := k.bitsOf(x)
 	v := k.raw(bits)
 	if bits.t == I64 {
 		half := constant.NewInt(types.I64, 32)
-		lo, hi := word(k.b.NewTrunc(v, types.I32)), word(k.b.NewTrunc(k.b.NewLShr(v, half), types.I32))
+		lo, hi := f(k.b.NewTrunc(v, types.I32)), f(k.b.NewTrunc(k.b.NewLShr(v, half), types.I32))
 		v = k.b.NewOr(k.b.NewZExt(lo, types.I64), k.b.NewShl(k.b.NewZExt(hi, types.I64), half))
 	} else {
-		v = word(v)
+		v = f(v)
 	}
 	out := V{t: bits.t, v: v}
 	if x.t.float() {

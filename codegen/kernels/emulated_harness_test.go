@@ -53,6 +53,7 @@ func buildEmulated(t testing.TB, u *codegen.Unit) *device.Model {
 	t.Cleanup(func() { dev.Close() })
 	for _, k := range u.Module.Kernels {
 		emulatedForms[formOn{k.Form, u.Target.CPU}] = true
+		emulatedKinds[kindOf(u.Target.CPU, k)] = true
 	}
 	m, err := device.NewModel(dev, code, u.Module)
 	if err != nil {

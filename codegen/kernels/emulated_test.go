@@ -30,7 +30,8 @@ var notOnGPU = map[string]string{}
 // TestEmulated runs every form on emulated chips, under every sanitizer: primitives
 // in random graphs, composites with the cases of TestComposites. Products with 8-bit
 // weights run as passes leave them, recoded on a chip with e4m3fnuz, and as they are;
-// those with a form for matrix units also run without it.
+// those with a form for matrix units also run without it. All forms must have run, and
+// kernels of all kinds that Flash has.
 func TestEmulated(t *testing.T) {
 	ran := 0
 	t.Run("primitives", func(t *testing.T) {
@@ -55,6 +56,13 @@ func TestEmulated(t *testing.T) {
 		return
 	}
 	for _, chip := range emu.Chips {
+		kinds, n := flashKinds(t, chip)
+		t.Logf("%s: %d kernels of Flash are of %d kinds", chip, n, len(kinds))
+		for kind := range kinds {
+			if !emulatedKinds[kind] {
+				t.Errorf("no kernel ran that is as Flash's %+v", kind)
+			}
+		}
 		for _, op := range kernels.Ops() {
 			for _, f := range kernels.For(op) {
 				if strings.HasPrefix(f.Name, "test_") { // of TestRegister
@@ -104,6 +112,7 @@ func emulateComposite(t *testing.T, d *ir.OpDef, fill func(c *cases)) {
 		}{
 			{"", true, fill, max(1, emulatedEvery[d.Name]), fnuz, ""},
 			{"tiles", tiled[d.Name], matrixCases, 1, fnuz, ""},
+			{"as in Flash", flashCases[d.Name] != nil, flashCases[d.Name], 1, fnuz, ""},
 			{"weights as they are", matrix != "" && fnuz, fill, 3 * max(1, emulatedEvery[d.Name]), false, ""},
 			{"without " + matrix, matrix != "", fill, 3 * max(1, emulatedEvery[d.Name]), fnuz, matrix},
 			{"decomposed", d.Name == "hadamard", fill, 1, fnuz, d.Name}, // its matrix has a form

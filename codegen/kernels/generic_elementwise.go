@@ -154,8 +154,12 @@ func lowerElementwise(l Lowering, o *ir.Op) error {
 		strides = append(strides, repeated(dims(v), len(shape)))
 	}
 	w := walkOver(l.Target(), shape, 4, strides...)
+	spec, vectors := expr.spec()+" "+w.spec(), build.vectors(w, expr, o.Results[0].Type.DType)
+	if vectors {
+		spec, w.inner, w.size = spec+" vectors", w.inner/vectorRun, max(w.size/vectorRun, l.Target().Lanes)
+	}
 	l.Launch(Launch{
-		Name: "ew_" + o.Def.Name, Spec: expr.spec() + " " + w.spec(), Grid: w.grid(), Work: int64(product(shape)) * 4,
+		Name: "ew_" + o.Def.Name, Spec: spec, Grid: w.grid(), Work: int64(product(shape)) * 4,
 		In: in, Out: []Ref{l.Buf(o.Results[0])}, Ints: w.ints(),
 		Body: func(k *kernel.K, b []*kernel.Buf, ints []kernel.V) {
 			w.each(k, ints, func(first []kernel.V) func(col, at kernel.V) {
@@ -164,6 +168,9 @@ func lowerElementwise(l Lowering, o *ir.Op) error {
 					if w.fixed(j) {
 						x[j] = b[j].LoadAny(first[j])
 					}
+				}
+				if vectors {
+					return func(_, at kernel.V) { expr.evalRun(k, b, k.Mul(at, k.Int(vectorRun)), x, w.fixed) }
 				}
 				return func(col, at kernel.V) {
 					loaded := make([]*kernel.V, len(in))

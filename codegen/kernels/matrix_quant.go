@@ -2,6 +2,7 @@ package kernels
 
 import (
 	"github.com/kiln-project/kiln/codegen/kernel"
+	"github.com/kiln-project/kiln/codegen/target"
 	"github.com/kiln-project/kiln/ir"
 )
 
@@ -34,27 +35,34 @@ func (p *matrixProduct) activations(l Lowering, x Ref, m, block int) matrixOpera
 	return q
 }
 
-// laneQuant is how many elements of a block of matrixChunk a lane rounds.
-const laneQuant = 4
+// laneQuant is how many elements of a block of matrixChunk a lane rounds: on AMD's GPUs,
+// whose waves are twice as long, a wave has four blocks, and writes as many scales at once.
+func laneQuant(t *target.Target) int {
+	if t.Kind == target.AMDGPU {
+		return 8
+	}
+	return 4
+}
 
 // waveQuant rounds n bf16 numbers in blocks of matrixChunk as quantBlock does, each
-// block in half a wave, to codes and scales or, without scales, to bf16.
+// block in a part of a wave, to codes and scales or, without scales, to bf16.
 func waveQuant(l Lowering, x Ref, y matrixOperand, n int) {
 	t := l.Target()
 	f, _ := codeFormatOf(ir.F8E4M3, t)
+	each := laneQuant(t)
 	codes := y.x.DT != ir.BF16
 	out, spec := []Ref{y.x}, "bf16"
 	if codes {
 		out, spec = append(out, y.scales), "codes"
 	}
 	l.Launch(Launch{
-		Name: "act_quant_wave", Spec: spec, Grid: ceilDiv(n, t.Lanes*laneQuant), Work: int64(n * 8), Joins: true,
+		Name: "act_quant_wave", Spec: spec, Grid: ceilDiv(n, t.Lanes*each), Work: int64(n * 8), Joins: true,
 		In: []Ref{x}, Out: out, Ints: []int{n},
 		Body: func(k *kernel.K, b []*kernel.Buf, ints []kernel.V) {
-			const lanes = matrixChunk / laneQuant
-			at := k.Mul(k.Add(k.Mul(k.Group(), k.Int(t.Lanes)), k.Lane()), k.Int(laneQuant))
+			lanes := matrixChunk / each
+			at := k.Mul(k.Add(k.Mul(k.Group(), k.Int(t.Lanes)), k.Lane()), k.Int(each))
 			in := k.Cmp(kernel.LT, at, ints[0])
-			words := b[0].LoadVecIf(in, at, laneQuant)
+			words := b[0].LoadVecIf(in, at, each)
 			var v []kernel.V
 			for i := range words.Len() {
 				w := k.At(words, i)
@@ -74,17 +82,22 @@ func waveQuant(l Lowering, x Ref, y matrixOperand, n int) {
 				code[i] = f.encode(k, k.Mul(v, s.inverse))
 			}
 			if !codes {
-				for i, c := range code {
-					v[i] = k.Mul(f.decode(k, c), s.scale)
+				var rounded []kernel.V
+				for i := 0; i < each; i += 2 {
+					rounded = append(rounded, k.PackBF16(k.Mul(f.decode(k, code[i]), s.scale), k.Mul(f.decode(k, code[i+1]), s.scale)))
 				}
-				k.If(in, func() { b[1].StoreVec(at, k.MakeVec(k.PackBF16(v[0], v[1]), k.PackBF16(v[2], v[3]))) })
+				k.If(in, func() { b[1].StoreVec(at, k.MakeVec(rounded...)) })
 				return
 			}
-			word := code[0]
-			for i, c := range code[1:] {
-				word = k.Or(word, k.Shl(c, k.Int32(8*(i+1))))
+			var packed []kernel.V
+			for from := 0; from < each; from += 4 {
+				word := code[from]
+				for i, c := range code[from+1 : from+4] {
+					word = k.Or(word, k.Shl(c, k.Int32(8*(i+1))))
+				}
+				packed = append(packed, word)
 			}
-			k.If(in, func() { b[1].StoreVec(at, k.MakeVec(word)) })
+			k.If(in, func() { b[1].StoreVec(at, k.MakeVec(packed...)) })
 			first := k.Cmp(kernel.EQ, k.And(k.Lane(), k.Int(lanes-1)), k.Int(0))
 			k.If(k.And(in, first), func() {
 				scale := s.scale

@@ -9,8 +9,8 @@ import (
 
 func init() {
 	register(
-		&Form{Name: "rms_norm", Op: "rms_norm", Match: always, Lower: lowerRMSNorm, Joins: true},
-		&Form{Name: "head_rms_norm", Op: "head_rms_norm", Match: always, Lower: lowerHeadRMSNorm, Joins: true},
+		&Form{Name: "rms_norm", Op: "rms_norm", Match: always, Lower: lowerRMSNorm},
+		&Form{Name: "head_rms_norm", Op: "head_rms_norm", Match: always, Lower: lowerHeadRMSNorm},
 	)
 }
 
@@ -34,20 +34,10 @@ func lowerRMSNorm(l Lowering, o *ir.Op) error {
 // rmsNorm gives the elements of the norm of a row, not rounded yet, to store. It
 // may store to x: a lane writes what it read itself.
 func rmsNorm(k *kernel.K, x, w *kernel.Buf, d int, eps float64, store func(i, v kernel.V)) {
-	if i := rowPieces(k, d); i != nil {
-		xs, ws, acc := loadPieces(x, i), loadPieces(w, i), k.Float(0)
-		for _, v := range xs {
-			acc = k.FMA(v, v, acc)
-		}
-		r := rmsOf(k, acc, d, eps)
-		for j, v := range xs {
-			store(i[j], k.Mul(ws[j], k.Mul(v, r)))
-		}
-		return
-	}
-	r := rmsScale(k, x, d, eps)
-	k.Lanes(k.Int(d), func(i kernel.V) {
-		store(i, k.Mul(w.Load(i), k.Mul(x.Load(i), r)))
+	row := newLaneRow(k, d, x, w)
+	r := rmsScale(k, row, eps)
+	row.each(func(i kernel.V, element func(int) kernel.V) {
+		store(i, k.Mul(element(1), k.Mul(element(0), r)))
 	})
 }
 
@@ -68,67 +58,26 @@ func lowerHeadRMSNorm(l Lowering, o *ir.Op) error {
 	return nil
 }
 
-// maxPieces bounds the elements of a row that a lane keeps in registers.
-const maxPieces = 16
-
-// rowPieces are a lane's elements of a row of d, in the order of Lanes, if every lane of a
-// GPU has as many and they fit registers: their loads then wait for each other no more.
-func rowPieces(k *kernel.K, d int) []kernel.V {
-	if n := d / k.T.Lanes; !k.T.GPU() || d%k.T.Lanes != 0 || n > maxPieces {
-		return nil
-	}
-	var i []kernel.V
-	for from := 0; from < d; from += k.T.Lanes {
-		i = append(i, k.Add(k.Lane(), k.Int(from)))
-	}
-	return i
-}
-
-func loadPieces(x *kernel.Buf, i []kernel.V) []kernel.V {
-	var out []kernel.V
-	for _, at := range i {
-		out = append(out, x.Load(at))
-	}
-	return out
-}
-
-// rmsScale is 1/sqrt(mean(x^2) + eps) of d elements, in f32.
-func rmsScale(k *kernel.K, x *kernel.Buf, d int, eps float64) kernel.V {
+// rmsScale is 1/sqrt(mean(x^2) + eps) of a row's first buffer, in f32.
+func rmsScale(k *kernel.K, row *laneRow, eps float64) kernel.V {
 	acc := k.Var(k.Float(0))
-	k.Lanes(k.Int(d), func(i kernel.V) {
-		v := x.Load(i)
+	row.each(func(_ kernel.V, element func(int) kernel.V) {
+		v := element(0)
 		acc.Set(k.FMA(v, v, acc.Get()))
 	})
-	return rmsOf(k, acc.Get(), d, eps)
-}
-
-// rmsOf is rmsScale of the lanes' sums of squares.
-func rmsOf(k *kernel.K, squares kernel.V, d int, eps float64) kernel.V {
-	mean := k.Div(k.Sum(squares), k.Float(float64(d)))
+	mean := k.Div(k.Sum(acc.Get()), k.Float(float64(row.d)))
 	return k.Rsqrt(k.Add(mean, k.Float(eps)))
 }
 
 // headRMSNorm gives the elements of the norm of a head, not rounded yet, to store. Every
 // step before is rounded to bf16.
 func headRMSNorm(k *kernel.K, x *kernel.Buf, d int, eps float64, store func(i, v kernel.V)) {
-	add := func(sum, v kernel.V) kernel.V { return k.Add(sum, k.RoundBF16(k.Mul(v, v))) }
-	scale := func(squares kernel.V) kernel.V {
-		u := k.RoundBF16(k.Div(k.Sum(squares), k.Float(float64(d))))
-		return k.RoundBF16(k.Rsqrt(k.RoundBF16(k.Add(u, k.Float(eps)))))
-	}
-	if i := rowPieces(k, d); i != nil {
-		xs, acc := loadPieces(x, i), k.Float(0)
-		for _, v := range xs {
-			acc = add(acc, v)
-		}
-		s := scale(acc)
-		for j, v := range xs {
-			store(i[j], k.Mul(v, s))
-		}
-		return
-	}
-	acc := k.Var(k.Float(0))
-	k.Lanes(k.Int(d), func(i kernel.V) { acc.Set(add(acc.Get(), x.Load(i))) })
-	s := scale(acc.Get())
-	k.Lanes(k.Int(d), func(i kernel.V) { store(i, k.Mul(x.Load(i), s)) })
+	row, acc := newLaneRow(k, d, x), k.Var(k.Float(0))
+	row.each(func(_ kernel.V, element func(int) kernel.V) {
+		v := element(0)
+		acc.Set(k.Add(acc.Get(), k.RoundBF16(k.Mul(v, v))))
+	})
+	u := k.RoundBF16(k.Div(k.Sum(acc.Get()), k.Float(float64(d))))
+	s := k.RoundBF16(k.Rsqrt(k.RoundBF16(k.Add(u, k.Float(eps)))))
+	row.each(func(i kernel.V, element func(int) kernel.V) { store(i, k.Mul(element(0), s)) })
 }

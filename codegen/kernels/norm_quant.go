@@ -26,13 +26,17 @@ func matchNormQuant(o *ir.Op, _ *target.Target) string {
 	return matchBlockScales(d, o.Int("act_block"), 2*d)
 }
 
+// topsPad is how many numbers are free behind the largest of a block's pieces on a GPU:
+// with a multiple of 8 of them, lanes that read a block each would meet in its banks.
+const topsPad = 4
+
 // matchBlockScales reports why blockScales does not take a row of d elements, beside
 // which a group has that many bytes of shared memory.
 func matchBlockScales(d, block, bytes int) string {
 	switch {
 	case block%quantPiece != 0:
 		return fmt.Sprintf("blocks of %d are no multiple of %d", block, quantPiece)
-	case bytes+4*(d/quantPiece)+4*(d/block) > maxShared:
+	case bytes+4*(d/quantPiece)+(4+4*topsPad)*(d/block) > maxShared:
 		return fmt.Sprintf("a row of %d does not fit shared memory", d)
 	}
 	return ""
@@ -83,18 +87,27 @@ func quantRow(k *kernel.K, x, y *kernel.Buf, d, block int, f codeFormat) {
 
 // blockScales are the scales that blockScale finds, of all blocks of a row.
 func blockScales(k *kernel.K, x *kernel.Buf, d, block int, f codeFormat) *kernel.Buf {
-	tops, scales := k.Shared(ir.F32, d/quantPiece), k.Shared(ir.F32, d/block)
-	largest := func(b *kernel.Buf, i kernel.V, n int, top kernel.V) kernel.V {
-		first := k.Mul(i, k.Int(n))
+	pieces, pad := block/quantPiece, 0
+	if k.T.GPU() && pieces%8 == 0 {
+		pad = topsPad
+	}
+	tops, scales := k.Shared(ir.F32, d/block*(pieces+pad)), k.Shared(ir.F32, d/block)
+	largest := func(b *kernel.Buf, first kernel.V, n int, top kernel.V) kernel.V {
 		for j := range n {
 			top = k.MaxNaN(top, k.Abs(b.Load(k.Add(first, k.Int(j)))))
 		}
 		return top
 	}
-	k.Lanes(k.Int(d/quantPiece), func(i kernel.V) { tops.Store(i, largest(x, i, quantPiece, k.Float(f.floor))) })
+	k.Lanes(k.Int(d/quantPiece), func(i kernel.V) {
+		at := i
+		if pad > 0 {
+			at = k.Add(i, k.Mul(k.UDiv(i, k.Int(pieces)), k.Int(pad)))
+		}
+		tops.Store(at, largest(x, k.Mul(i, k.Int(quantPiece)), quantPiece, k.Float(f.floor)))
+	})
 	k.Barrier()
 	k.Lanes(k.Int(d/block), func(i kernel.V) {
-		top := largest(tops, i, block/quantPiece, k.Float(f.floor))
+		top := largest(tops, k.Mul(i, k.Int(pieces+pad)), pieces, k.Float(f.floor))
 		s, _ := k.Pow2Ceil(k.Mul(top, k.Float(float64(float32(1/f.max)))))
 		finite := k.Cmp(kernel.LE, top, k.Float(math.MaxFloat32))
 		scales.Store(i, k.Select(finite, s, k.Float(math.NaN())))

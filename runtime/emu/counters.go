@@ -47,9 +47,11 @@ type KernelCounters struct {
 
 	// Vector accesses of global memory: the bytes that the lanes ask for, the lines of
 	// 128 bytes that an instruction touches, and its rows: runs of bytes next to each
-	// other, one for each place that a gather reads from.
+	// other, one for each place that a gather reads from. New lines are those that the
+	// wave's last few accesses did not touch: a cache has the others.
 	RequestedBytes int64 `json:"vmem_requested_bytes"`
 	Lines          int64 `json:"vmem_lines"`
+	NewLines       int64 `json:"vmem_new_lines"`
 	Rows           int64 `json:"vmem_rows"`
 
 	// LDS cycles by the model of lds_banks.go, and how many of them are repeats because
@@ -62,12 +64,19 @@ type KernelCounters struct {
 	Occupancy int `json:"occupancy_waves_per_simd"`
 }
 
-// lineBytes is a line of the L2 cache.
+// lineBytes is a line of the caches.
 const lineBytes = 128
+
+// recent is how many accesses of a wave NewLines looks back to: a cache near the SIMDs has
+// 256 lines on gfx942, for all waves of a compute unit.
+const recent = 8
 
 // Coalescing is the part of the lines' bytes that was asked for. Lanes that ask for the
 // same bytes can bring it above 1.
 func (c *KernelCounters) Coalescing() float64 { return ratio(c.RequestedBytes, lineBytes*c.Lines) }
+
+// LineUse is Coalescing of new lines: what several accesses ask of a line counts.
+func (c *KernelCounters) LineUse() float64 { return ratio(c.RequestedBytes, lineBytes*c.NewLines) }
 
 // Active is the mean part of the lanes that is on in VALU instructions.
 func (c *KernelCounters) Active() float64 { return ratio(c.ActiveLanes, Lanes*c.VALU) }
@@ -94,13 +103,13 @@ func (c *Counters) Kernels() []KernelCounters {
 func (c *Counters) Table(out io.Writer) error {
 	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	columns := []string{"launches", "groups", "instructions", "salu", "valu", "mfma", "smem", "load", "store", "atomic", "lds", "branch", "barrier", "wait",
-		"active", "bytes", "coalesced", "rows", "lds conflicts (modelled)", "waves/SIMD"}
+		"active", "bytes", "coalesced", "line use", "rows", "lds conflicts (modelled)", "waves/SIMD"}
 	fmt.Fprintf(t, "%s\t kernel\n", strings.Join(columns, "\t"))
 	for _, k := range c.Kernels() {
 		for _, n := range []int64{k.Launches, k.Groups, k.Instructions, k.SALU, k.VALU, k.MFMA, k.SMEM, k.Loads, k.Stores, k.Atomics, k.LDS, k.Branches, k.Barriers, k.Waits} {
 			fmt.Fprintf(t, "%d\t", n)
 		}
-		fmt.Fprintf(t, "%s\t%d\t%s\t%d\t%s\t%d\t %s\n", percent(k.Active(), k.VALU), k.RequestedBytes, percent(k.Coalescing(), k.Lines), k.Rows,
+		fmt.Fprintf(t, "%s\t%d\t%s\t%s\t%d\t%s\t%d\t %s\n", percent(k.Active(), k.VALU), k.RequestedBytes, percent(k.Coalescing(), k.Lines), percent(k.LineUse(), k.NewLines), k.Rows,
 			percent(ratio(k.LDSConflicts, k.LDSCycles), k.LDSCycles), k.Occupancy, k.Kernel)
 	}
 	return t.Flush()
@@ -124,7 +133,7 @@ func (c *KernelCounters) add(o *KernelCounters) {
 func (c *KernelCounters) sums() []*int64 {
 	return []*int64{
 		&c.Launches, &c.Groups, &c.Waves, &c.Instructions, &c.SALU, &c.VALU, &c.MFMA, &c.SMEM, &c.Loads, &c.Stores, &c.Atomics, &c.LDS, &c.Branches, &c.Barriers,
-		&c.Waits, &c.Other, &c.ActiveLanes, &c.RequestedBytes, &c.Lines, &c.Rows, &c.LDSCycles, &c.LDSConflicts,
+		&c.Waits, &c.Other, &c.ActiveLanes, &c.RequestedBytes, &c.Lines, &c.NewLines, &c.Rows, &c.LDSCycles, &c.LDSConflicts,
 	}
 }
 
@@ -202,12 +211,30 @@ type counting struct {
 	lanes []laneAccess // of the instruction, in global memory
 	banks [2]ldsAccess // of the instruction's one or two accesses, by lane
 	seen  uint64       // lanes with an LDS access
+	waves []lineWindow // by wave
+}
+
+// lineWindow are the lines of a wave's last accesses of global memory.
+type lineWindow struct {
+	lines [recent][]uint64
+	next  int
+}
+
+// has reports whether one of them touched a line.
+func (w *lineWindow) has(line uint64) bool {
+	for _, list := range w.lines {
+		if _, ok := slices.BinarySearch(list, line); ok {
+			return true
+		}
+	}
+	return false
 }
 
 type laneAccess struct{ address, size uint64 }
 
 func (x *counting) start(g *group) {
 	x.n = KernelCounters{Groups: 1, Waves: int64(len(g.waves))}
+	x.waves = make([]lineWindow, len(g.waves))
 }
 
 func (x *counting) end(*group) {
@@ -240,9 +267,9 @@ func (x *counting) lds(_ *wave, _ *Inst, lane int, offset, size uint32, kind acc
 	b.offset[lane], b.size, b.write = offset, size, kind != accessRead
 }
 
-func (x *counting) after(*wave, int) {
+func (x *counting) after(w *wave, _ int) {
 	if len(x.lanes) > 0 {
-		x.coalesce()
+		x.coalesce(&x.waves[w.id])
 	}
 	for i := range x.banks {
 		if b := &x.banks[i]; b.lanes != 0 {
@@ -254,7 +281,7 @@ func (x *counting) after(*wave, int) {
 }
 
 // coalesce counts the lines and rows of an instruction's accesses.
-func (x *counting) coalesce() {
+func (x *counting) coalesce(w *lineWindow) {
 	slices.SortFunc(x.lanes, func(a, b laneAccess) int {
 		switch {
 		case a.address < b.address:
@@ -265,6 +292,7 @@ func (x *counting) coalesce() {
 		return int(a.size) - int(b.size)
 	})
 	end, nextLine := uint64(0), uint64(0) // of what has been counted
+	touched := make([]uint64, 0, len(x.lanes))
 	for i, a := range x.lanes {
 		x.n.RequestedBytes += int64(a.size)
 		if i == 0 || a.address > end {
@@ -275,9 +303,14 @@ func (x *counting) coalesce() {
 		if i > 0 {
 			first = max(first, nextLine)
 		}
-		if last >= first {
-			x.n.Lines += int64(last - first + 1)
-			nextLine = last + 1
+		for line := first; line <= last; line++ {
+			x.n.Lines++
+			if !w.has(line) {
+				x.n.NewLines++
+			}
+			touched, nextLine = append(touched, line), line+1
 		}
 	}
+	w.lines[w.next%recent] = touched
+	w.next++
 }

@@ -57,7 +57,7 @@ func TestCounters(t *testing.T) {
 	want := KernelCounters{
 		Kernel: "snippet", Launches: 1, Groups: 3, Waves: 6, Instructions: 6 * 16, SALU: 12, VALU: 12, MFMA: 6, SMEM: 6, Loads: 6, Stores: 6, Atomics: 6, LDS: 6,
 		Branches: 6, Barriers: 6, Waits: 12, Other: 12, ActiveLanes: 6 * (64 + 16),
-		RequestedBytes: 6 * (256 + 64 + 64), Lines: 6 * (2 + 1 + 1), Rows: 6 * 3, LDSCycles: 6, Occupancy: 2,
+		RequestedBytes: 6 * (256 + 64 + 64), Lines: 6 * (2 + 1 + 1), NewLines: 6 * 2, Rows: 6 * 3, LDSCycles: 6, Occupancy: 2,
 	}
 	if d := cmp.Diff([]KernelCounters{want}, c.Kernels()); d != "" {
 		t.Errorf("counters (-want +got):\n%s", d)
@@ -112,6 +112,35 @@ func TestCoalescing(t *testing.T) {
 		}
 		if got, want := k.Coalescing(), float64(c.bytes)/float64(128*c.lines); got != want {
 			t.Errorf("%s: coalescing %v, want %v", c.name, got, want)
+		}
+	}
+}
+
+// A line is new that none of the wave's last accesses touched.
+func TestNewLines(t *testing.T) {
+	half := "v_lshlrev_b32_e32 v1, 7, v0\ns_mov_b64 exec, 0xff\n" // of 8 lanes, a line each
+	load := func(offset string) string { return "global_load_dwordx4 v[4:7], v1, s[4:5]" + offset + "\n" }
+	for _, c := range []struct {
+		name, code      string
+		lines, newLines int64
+	}{
+		{"parts of the same lines", half + load("") + load(" offset:16") + load(" offset:112"), 24, 8},
+		{"one of the next", half + load("") + load(" offset:128"), 16, 9},
+	} {
+		var n Counters
+		counted(t, &n, 1, 1, 1, "s_load_dwordx2 s[4:5], s[0:1], 0x0\n"+c.code)
+		k := n.Kernels()[0]
+		if k.Lines != c.lines || k.NewLines != c.newLines || k.LineUse() != float64(k.RequestedBytes)/float64(128*c.newLines) {
+			t.Errorf("%s: %d lines, %d new, used %v; want %d, %d", c.name, k.Lines, k.NewLines, k.LineUse(), c.lines, c.newLines)
+		}
+	}
+	// The first lines again, after as many accesses as are looked back to, and after one more.
+	for more, want := range []int64{8, 16} {
+		var n Counters
+		code := half + load("") + "v_mov_b32_e32 v3, 0x8000\n" + strings.Repeat("global_load_dword v2, v3, s[4:5]\n", recent-1+more) + load(" offset:32")
+		counted(t, &n, 1, 1, 1, "s_load_dwordx2 s[4:5], s[0:1], 0x0\n"+code)
+		if k := n.Kernels()[0]; k.NewLines != want+1 {
+			t.Errorf("%d accesses between: %d new lines, want %d", recent-1+more, k.NewLines, want+1)
 		}
 	}
 }
