@@ -259,6 +259,25 @@ func TestGemm(t *testing.T) {
 	}
 }
 
+// Tiles of many rows are chosen for both formats of weights that they are for.
+func TestGemmChosen(t *testing.T) {
+	for op, rows := range map[string][]int{"linear": {512, 1000}, "block_linear": {512}} {
+		for _, m := range rows {
+			const n = 4096
+			b := newMatrixOps(t, "sm_90")
+			if op == "linear" {
+				b.add(op, nil, b.in(ir.BF16, m, n), b.in(ir.BF16, n, n))
+			} else {
+				b.add(op, ir.A("act_block", 128), b.in(ir.BF16, m, n), b.w8(n, n))
+			}
+			list := b.unit().Module.Kernels
+			if k := list[len(list)-1]; !strings.Contains(k.Spec, " gemm[") || k.Shared == 0 {
+				t.Errorf("%s of %d rows: %s with %d bytes of shared memory", op, m, k.Spec, k.Shared)
+			}
+		}
+	}
+}
+
 // The ops of the models have forms for matrix units, whose code is loaded as it is:
 // nothing on a stack, nothing called, and no more shared memory than a launch has.
 func TestWarpForms(t *testing.T) {
