@@ -441,8 +441,6 @@ func (e *matrixEmitter) asBF16(l *matrixLoads, product, col int) [][]kernel.Vec 
 				x = e.E2M1Apart(x, l.wScale[product][col][r])
 			case e.w == ir.F4E2M1:
 				x = e.E2M1ToBF16(x, l.wScale[product][col][r])
-			case e.unit.mma != nil:
-				x = e.E4M3ToBF16(x, l.wScale[product][col][0])
 			default:
 				x = e.CodesToBF16(x, e.w)
 			}
@@ -462,8 +460,8 @@ func (e *matrixEmitter) addTile(l *matrixLoads, product, row, col int, w [][]ker
 		sum.Set(e.MMAScaled(m, e.Join(w[0][0], w[0][1]), e.Join(x[0], x[1]), sum.Get(), l.wScale[product][col][0], l.xScale[rowOfX]))
 		return
 	}
-	// 8-bit weights on AMD's chips: a chunk is summed, then scaled.
-	scaled := e.w != ir.BF16 && e.w != ir.F4E2M1 && e.unit.mma == nil
+	// 8-bit weights: a chunk is summed, then scaled.
+	scaled := e.w != ir.BF16 && e.w != ir.F4E2M1
 	part := sum.Get()
 	if scaled {
 		part = e.ZeroVec(kernel.F32, target.ResultRun)

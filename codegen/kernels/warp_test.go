@@ -271,6 +271,7 @@ func TestGemm(t *testing.T) {
 	}
 }
 
+<<<<<<< HEAD
 // TestWarpHCAlone: the bits of a token's hyper-connections do not depend on the tokens
 // beside it, which decide how groups of the first launch go through them: 8 of a piece,
 // or 16 of two pieces after the other.
@@ -320,6 +321,24 @@ func TestWarpHCAlone(t *testing.T) {
 				}
 			}
 		})
+=======
+// Tiles of many rows are chosen for both formats of weights that they are for.
+func TestGemmChosen(t *testing.T) {
+	for op, rows := range map[string][]int{"linear": {512, 1000}, "block_linear": {512}} {
+		for _, m := range rows {
+			const n = 4096
+			b := newMatrixOps(t, "sm_90")
+			if op == "linear" {
+				b.add(op, nil, b.in(ir.BF16, m, n), b.in(ir.BF16, n, n))
+			} else {
+				b.add(op, ir.A("act_block", 128), b.in(ir.BF16, m, n), b.w8(n, n))
+			}
+			list := b.unit().Module.Kernels
+			if k := list[len(list)-1]; !strings.Contains(k.Spec, " gemm[") || k.Shared == 0 {
+				t.Errorf("%s of %d rows: %s with %d bytes of shared memory", op, m, k.Spec, k.Shared)
+			}
+		}
+>>>>>>> gemm
 	}
 }
 
