@@ -271,7 +271,6 @@ func TestGemm(t *testing.T) {
 	}
 }
 
-<<<<<<< HEAD
 // TestWarpHCAlone: the bits of a token's hyper-connections do not depend on the tokens
 // beside it, which decide how groups of the first launch go through them: 8 of a piece,
 // or 16 of two pieces after the other.
@@ -321,7 +320,9 @@ func TestWarpHCAlone(t *testing.T) {
 				}
 			}
 		})
-=======
+	}
+}
+
 // Tiles of many rows are chosen for both formats of weights that they are for.
 func TestGemmChosen(t *testing.T) {
 	for op, rows := range map[string][]int{"linear": {512, 1000}, "block_linear": {512}} {
@@ -338,7 +339,6 @@ func TestGemmChosen(t *testing.T) {
 				t.Errorf("%s of %d rows: %s with %d bytes of shared memory", op, m, k.Spec, k.Shared)
 			}
 		}
->>>>>>> gemm
 	}
 }
 
