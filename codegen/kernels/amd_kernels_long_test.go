@@ -368,7 +368,7 @@ func since(k, before emu.KernelCounters) emu.KernelCounters {
 var amdBeyond = map[string]string{
 	"matrix_product": "line use, T = 64: where a tile has many rows, LLVM puts the loads of the two halves of a line further apart than 8 accesses (of the last 24 it is 94 to 99 %), " +
 		"and a store has 32 bytes of a line of each of 16 rows",
-	"matrix_experts":   "line use, T = 64: the same, and the scales of a chunk of e2m1 are 4 bytes of each of 16 lines, whose other bytes are for the next chunks",
+	"matrix_experts":   "line use, T = 64: as matrix_product, and the scales of a chunk of e2m1 are 4 bytes of each of 16 lines, whose other bytes are for the next chunks",
 	"matrix_attention": "line use: packed rows have 592 bytes and begin anywhere in a line, so that one of them takes 5 or 6 lines for 4.6; those that follow each other share lines",
 	"gate":             "line use: 24 bytes of a line are stored for a token's 6 ids, and for their weights",
 	"expert_route":     "line use: the lists of experts end anywhere in a line",
@@ -462,7 +462,8 @@ places of their pool.
 No kernel spills, uses scratch memory or AGPRs: the test holds them to it. "Waves" are those that fit on a SIMD, by registers and LDS. "Coalesced" is the part
 of the lines of 128 bytes that an instruction touches that its lanes ask for; more than 100 % where lanes ask for the same bytes. "Line use" is the same of the lines that
 none of the wave's last 8 accesses touched. Lanes of matrix instructions want 16 rows: a load of 16 bytes a lane takes half a line of each, and the next one the other half, so
-that coalescing is 50 % at most, whatever the kernel does with rows that lie as they are, and line use 100 %. "LDS conflicts" is a model: the part of
+that coalescing of different rows is 50 % at most, whatever the kernel does with rows that lie as they are, and line use 100 %. Where lanes read one row of x for all 16, at small T, both
+are higher, which hides what the weights alone have. "LDS conflicts" is a model: the part of
 the LDS's cycles that repeat one because lanes meet in a bank. The bars are 90 % of line use and 5 % of conflicts; the launches that miss one:
 
 | launch | why |
