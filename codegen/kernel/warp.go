@@ -2,6 +2,7 @@ package kernel
 
 import (
 	"github.com/kiln-project/kiln/codegen/target"
+	"github.com/llir/llvm/ir/constant"
 	"github.com/llir/llvm/ir/types"
 	"github.com/llir/llvm/ir/value"
 )
@@ -49,36 +50,57 @@ func (k *K) e4m3ToBF16(x Vec) Vec {
 	unit := k.pow2BF16(120)
 	var out []V
 	for i := range x.n {
-		for half := range 2 { // two codes, each the upper byte of a half
-			zero, which := k.Int32(0), 0x01040004+half*0x02000200
-			p := k.perm(zero, k.At(x, i), which)
-			v := k.Or(k.And(p, k.Int32(-0x7FFF8000)), k.And(k.LShr(p, k.Int32(4)), k.Int32(0x07F007F0)))
+		for half := range 2 {
+			// Two codes, each the lower byte of a half, with its sign in all bits above.
+			p := k.prmt(k.At(x, i), k.Int32(0), 0x9180+half*0x2222)
+			v := k.And(k.Shl(p, k.Int32(4)), k.Int32(-0x780F7810)) // 87F0 in each half
 			out = append(out, k.mulBF16(v, unit))
 		}
 	}
 	return k.MakeVec(out...)
 }
 
+// prmt is perm by nibbles, as the instruction takes them: with 8 added to its number, a
+// byte stands for its sign, in all bits.
+func (k *K) prmt(low, high V, nibbles int) V {
+	return V{t: I32, v: k.intrinsic("llvm.nvvm.prmt", types.I32, k.raw(low), k.raw(high), constant.NewInt(types.I32, int64(nibbles)))}
+}
+
 // E2M1Apart is packed e2m1 codes, eight to a word, times scale, a power of two, as
 // bf16 numbers, two to a word: code i of a word beside code i+4, as BF16Apart lays
-// bf16 numbers out. It is exact where the product is within bf16's exponents. NVIDIA
-// GPUs only.
+// bf16 numbers out. It is exact where the product is within bf16's exponents. All lanes
+// of the warp must get here. NVIDIA GPUs only.
 func (k *K) E2M1Apart(x Vec, scale V) Vec {
 	if k.T.Kind != target.NVPTX {
 		k.fail("e2m1 to bf16 by halves: not on %s", k.T.Name)
 		return x
 	}
-	unit, both := k.pow2BF16(126), k.UpperHalves(k.Bits(scale), k.Bits(scale))
+	// One multiplication makes the exponent right and scales, but for scales above 2, with
+	// which the factor would not be a bf16. Such are rare, and a warp has them or not.
+	large := k.Not(k.Cmp(LE, scale, k.Float(2))) // or NaN
+	factor := k.Mul(k.Select(large, k.Float(2), scale), k.Float(0x1p126))
+	y := k.VecVar(k.scaleBF16(k.e2m1Halves(x), factor))
+	k.If(k.WaveAny(large), func() {
+		rest := k.Select(large, k.Mul(scale, k.Float(0.5)), k.Float(1))
+		y.Set(k.scaleBF16(y.Get(), rest))
+	})
+	return y.Get()
+}
+
+// e2m1Halves is the bits of e2m1 codes in those of bf16 numbers, in the order of
+// E2M1Apart. Exponents of e2m1 are 126 lower in a bf16.
+func (k *K) e2m1Halves(x Vec) Vec {
+	const sign, number = 1 << 12, 1 << 6 // what moves a code's sign and the rest of it to their places
 	var out []V
 	for i := range x.n {
-		word := k.At(x, i)
 		for j := range 4 {
-			p := word // code j in the upper bits of a half, code j+4 in those of the other
-			if j < 3 {
-				p = k.Shl(word, k.Int32(12-4*j))
+			word := k.At(x, i)
+			if j >= 2 {
+				word = k.LShr(word, k.Int32(8))
 			}
-			v := k.Or(k.And(p, k.Int32(-0x7FFF8000)), k.And(k.LShr(p, k.Int32(6)), k.Int32(0x01C001C0)))
-			out = append(out, k.mulBF16(k.mulBF16(v, unit), both))
+			code := k.And(word, k.Int32(0x000F000F<<(4*(j%2)))) // code j, and j+4 in the upper half
+			v := k.Mul(code, k.Int32((sign+number)>>(4*(j%2))))
+			out = append(out, k.And(v, k.Int32(-0x7E3F7E40))) // 81C0 in each half
 		}
 	}
 	return k.MakeVec(out...)
@@ -86,7 +108,8 @@ func (k *K) E2M1Apart(x Vec, scale V) Vec {
 
 // e2m1InOrder is E2M1ToBF16 on NVIDIA's GPUs.
 func (k *K) e2m1InOrder(x Vec, scale V) Vec {
-	apart := k.E2M1Apart(x, scale)
+	unit := k.Float(0x1p126)
+	apart := k.scaleBF16(k.scaleBF16(k.e2m1Halves(x), unit), scale)
 	var out []V
 	for i := 0; i < apart.n; i += 4 {
 		for _, halves := range []func(lo, hi V) V{k.LowerHalves, k.UpperHalves} { // the first four codes, then the others

@@ -31,6 +31,8 @@ type matrixProduct struct {
 	rows, cols int      // of a tile, in units of the matrix unit's columns and of target.MatrixTile
 	products   int      // weights that are multiplied at once
 	apart      bool     // each of them with rows of x of its own
+	oneRow     bool     // of x counts, a tile's first
+	matrixStream
 }
 
 // matrixRefuses reports why no matrix product takes a weight whose last axes are
@@ -71,11 +73,14 @@ func ownCodes(t *target.Target) ir.DType {
 // maxSkinny is the largest number of rows of x that one tile of 16 takes.
 const maxSkinny = target.MatrixTile
 
-// shape chooses the tile for m rows of x. Few rows are bound by reading w: small
+// shape chooses the tile for m rows of x, of as many products side by side as groups. Few rows are bound by reading w: small
 // tiles give more groups, as few as the chip needs. For more than the rows of a step
 // the operands' way to the registers counts, which large tiles need less often.
-func (p *matrixProduct) shape(m int) {
+func (p *matrixProduct) shape(m, groups int) {
 	switch u := unitOf(p.t); {
+	case u.mma != nil && m <= maxSkinny:
+		p.tune(m, groups)
+		return
 	case m <= maxSkinny:
 		p.rows, p.cols = ceilDiv(min(m, maxSkinny), u.cols), max(1, min(4, p.n/4096))
 	case u.mma != nil && m <= 32:
@@ -96,11 +101,11 @@ func (p *matrixProduct) shape(m int) {
 func (p *matrixProduct) tileRows() int { return p.rows * unitOf(p.t).cols }
 func (p *matrixProduct) tileCols() int { return p.cols * target.MatrixTile }
 
-// colTiles is the number of tiles for all rows of w.
-func (p *matrixProduct) colTiles() int { return ceilDiv(p.n, p.tileCols()) }
+// colTiles is the number of groups for all rows of w.
+func (p *matrixProduct) colTiles() int { return ceilDiv(p.n, p.tileCols()*max(1, p.strip)) }
 
 func (p *matrixProduct) spec() string {
-	return fmt.Sprintf("n%d k%d %s block%v codes%v tile%dx%d products%d", p.n, p.depth, p.w, p.block, p.codes, p.rows, p.cols, p.products)
+	return fmt.Sprintf("n%d k%d %s block%v codes%v tile%dx%d products%d%s", p.n, p.depth, p.w, p.block, p.codes, p.rows, p.cols, p.products, p.matrixStream.spec())
 }
 
 // rowsOfX is how many times the unit's columns of rows of x a tile reads.
@@ -140,6 +145,8 @@ type matrixWeight struct {
 type matrixRows struct {
 	x, scales *kernel.Buf
 	at        []kernel.V // for each row of the tile's units, and product if those are apart, which row of x this lane reads
+	// Of rows that the group rounds: which, and which of them a lane reads, as in at.
+	stage, staged []kernel.V
 }
 
 // run is how many consecutive k of a row of w a lane loads at once, 16 bytes.
@@ -164,17 +171,14 @@ func (p *matrixProduct) skinny() bool { return p.tileRows() <= maxSkinny }
 // all: what some registers hold, and whole is a multiple of.
 func (p *matrixProduct) atOnce(whole int) int {
 	registers := 64
-	if p.skinny() && !p.shared() {
+	if p.skinny() {
 		registers = 128
 	}
 	x := perLane / 2
 	if p.codes {
 		x = perLane / 4
 	}
-	words := p.wordsOfW()
-	if !p.shared() {
-		words += p.rowsOfX() * x
-	}
+	words := p.products*p.cols*unitOf(p.t).rows*perLane/p.run()*4 + p.rowsOfX()*x
 	n := max(1, min(registers/words, whole))
 	for whole%n != 0 {
 		n--
@@ -182,16 +186,15 @@ func (p *matrixProduct) atOnce(whole int) int {
 	return n
 }
 
-// wordsOfW is how many words of w a lane has of a chunk.
-func (p *matrixProduct) wordsOfW() int {
-	return p.products * p.cols * unitOf(p.t).rows * perLane / p.run() * 4
-}
-
-// shared reports whether a tile is built so that two groups are on a processor of
-// NVIDIA's at a time, so that one loads while the other adds up its sums: a lane has half
-// of the registers then. It reads w first, and x, which is in a cache, as it needs it.
-func (p *matrixProduct) shared() bool {
-	return p.skinny() && unitOf(p.t).mma != nil && p.wordsOfW() <= 64
+// multiplyTiles is multiply of group number i of those for all rows of w. Of few rows on
+// NVIDIA's warps a group has as many tiles as strip says.
+func (p *matrixProduct) multiplyTiles(k *kernel.K, x matrixRows, ws []matrixWeight, i, strip kernel.V, done func(row, col kernel.V, sums []kernel.Vec)) {
+	n0 := k.Mul(i, k.Int(p.tileCols()))
+	if p.streams() {
+		p.stream(k, x, ws, k.Mul(n0, strip), strip, done)
+		return
+	}
+	p.multiply(k, x, ws, n0, done)
 }
 
 // multiply emits the product of a tile from row n0 of the weights on. done gets, in
@@ -206,9 +209,6 @@ func (p *matrixProduct) multiply(k *kernel.K, x matrixRows, ws []matrixWeight, n
 	e.address(n0, sub, group)
 	for range p.products * p.rows * p.cols {
 		e.acc = append(e.acc, k.VecVar(k.ZeroVec(kernel.F32, target.ResultRun)))
-	}
-	if p.shared() {
-		k.Resident(2)
 	}
 	chunks := ceilDiv(p.depth, matrixChunk)
 	whole, rest := chunks/u.waves, chunks%u.waves
@@ -306,20 +306,14 @@ type matrixLoads struct {
 // chunks adds the products of some chunks, which are all read first.
 func (e *matrixEmitter) chunks(list []kernel.V) {
 	loads := make([]matrixLoads, len(list))
-	late := e.shared()
 	for i, c := range list {
 		e.loadW(c, &loads[i])
-		if !late {
-			e.loadX(c, &loads[i])
-		}
+		e.loadX(c, &loads[i])
 	}
 	if e.skinny() {
 		e.InOrder()
 	}
-	for i, c := range list {
-		if late {
-			e.loadX(c, &loads[i])
-		}
+	for i := range loads {
 		e.add(&loads[i])
 	}
 }
@@ -396,12 +390,17 @@ func (e *matrixEmitter) add(l *matrixLoads) {
 	}
 	for p := range e.ws {
 		for c := range e.cols {
-			w := l.w[p][c]
+			w, scales := l.w[p][c], l.wScale[p][c]
 			if !e.codes {
-				w = e.asBF16(l, p, c)
+				w = e.asBF16(w, scales)
 			}
 			for r := range e.rows {
-				e.addTile(l, p, r, c, w)
+				x := e.rowOfX(p, r)
+				var scale kernel.V
+				if e.codes {
+					scale = l.xScale[x]
+				}
+				e.addTile(e.sum(p, r, c), w, scales, l.x[x], scale)
 			}
 		}
 	}
@@ -412,10 +411,10 @@ func (e *matrixEmitter) add(l *matrixLoads) {
 func (e *matrixEmitter) apartByHalves() bool { return e.unit.mma != nil && e.w == ir.F4E2M1 }
 
 // asBF16 is what a lane read of its rows of w as bf16, in vectors of matrixRun; e2m1
-// with its scale.
-func (e *matrixEmitter) asBF16(l *matrixLoads, product, col int) [][]kernel.Vec {
+// with its scales.
+func (e *matrixEmitter) asBF16(w [][]kernel.Vec, scales []kernel.V) [][]kernel.Vec {
 	var out [][]kernel.Vec
-	for r, row := range l.w[product][col] {
+	for r, row := range w {
 		out = append(out, nil)
 		for _, x := range row {
 			switch {
@@ -423,9 +422,9 @@ func (e *matrixEmitter) asBF16(l *matrixLoads, product, col int) [][]kernel.Vec 
 				out[r] = append(out[r], x)
 				continue
 			case e.apartByHalves():
-				x = e.E2M1Apart(x, l.wScale[product][col][r])
+				x = e.E2M1Apart(x, scales[r])
 			case e.w == ir.F4E2M1:
-				x = e.E2M1ToBF16(x, l.wScale[product][col][r])
+				x = e.E2M1ToBF16(x, scales[r])
 			default:
 				x = e.CodesToBF16(x, e.w)
 			}
@@ -437,12 +436,11 @@ func (e *matrixEmitter) asBF16(l *matrixLoads, product, col int) [][]kernel.Vec 
 	return out
 }
 
-// addTile adds a tile of one unit; w is what the lane has of its rows of w.
-func (e *matrixEmitter) addTile(l *matrixLoads, product, row, col int, w [][]kernel.Vec) {
-	sum, rowOfX := e.sum(product, row, col), e.rowOfX(product, row)
-	x := l.x[rowOfX]
+// addTile adds a tile of one unit to sum: w is what the lane has of its rows of w, with
+// their scales, and x what it has of its row of x, if that is codes with their scale.
+func (e *matrixEmitter) addTile(sum *kernel.VecVar, w [][]kernel.Vec, scales []kernel.V, x []kernel.Vec, scale kernel.V) {
 	if m := e.scaledMFMA(); m != nil {
-		sum.Set(e.MMAScaled(m, e.Join(w[0][0], w[0][1]), e.Join(x[0], x[1]), sum.Get(), l.wScale[product][col][0], l.xScale[rowOfX]))
+		sum.Set(e.MMAScaled(m, e.Join(w[0][0], w[0][1]), e.Join(x[0], x[1]), sum.Get(), scales[0], scale))
 		return
 	}
 	// 8-bit weights: a chunk is summed, then scaled.
@@ -455,12 +453,11 @@ func (e *matrixEmitter) addTile(l *matrixLoads, product, row, col int, w [][]ker
 		part = e.multiplyRun(w, x[i], i, part)
 	}
 	if scaled {
-		s := l.wScale[product][col][0]
 		part = e.MapVec(func(v ...kernel.V) kernel.V {
 			if e.codes { // two factors: their product may leave f32's range
-				v[0] = e.Mul(v[0], l.xScale[rowOfX])
+				v[0] = e.Mul(v[0], scale)
 			}
-			return e.FMA(v[0], s, v[1])
+			return e.FMA(v[0], scales[0], v[1])
 		}, part, sum.Get())
 	}
 	sum.Set(part)
