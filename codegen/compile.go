@@ -164,10 +164,12 @@ func readBack(code []byte, want object.TargetID, version int) ([]byte, error) {
 	return merged, nil
 }
 
-// maxStaticShared is how much shared memory a kernel can declare; more is asked for
-// at the launch, which plans do not do (CUDA programming guide, "Compute
-// Capabilities").
-const maxStaticShared = 48 << 10
+// How much shared memory a kernel can declare, and how much it can have with what a
+// launch gives (CUDA programming guide, "Compute Capabilities").
+const (
+	maxStaticShared = 48 << 10
+	maxShared       = 227 << 10 // of 9.0
+)
 
 // checkPTX compares PTX text with the kernels that it was made of: what the driver
 // would not load, or would run with other arguments.
@@ -192,6 +194,10 @@ func checkPTX(text []byte, u *Unit) error {
 		}
 		if e.Shared > maxStaticShared {
 			return fmt.Errorf("kernel %s declares %d bytes of shared memory, PTX allows %d", k.Symbol, e.Shared, maxStaticShared)
+		}
+		if e.Pool != (k.Shared > 0) || e.Shared+k.Shared > maxShared {
+			return fmt.Errorf("kernel %s has %d bytes of shared memory from the launch (it uses such: %v) and declares %d, a group has %d",
+				k.Symbol, k.Shared, e.Pool, e.Shared, maxShared)
 		}
 		if len(e.Params) != len(k.Params) {
 			return fmt.Errorf("kernel %s has %d parameters, want %d", k.Symbol, len(e.Params), len(k.Params))

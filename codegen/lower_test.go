@@ -235,6 +235,7 @@ func TestModuleCheck(t *testing.T) {
 		{"unknown memory", func(_ *plan.Module, p *plan.Plan) { written(p).Buf.Space = 'x' }},
 		{"declared twice", func(m *plan.Module, _ *plan.Plan) { m.States = append(m.States, m.States[0]) }},
 		{"declared twice", func(m *plan.Module, _ *plan.Plan) { m.Kernels[1].Symbol = m.Kernels[0].Symbol }},
+		{": -1 bytes of shared memory", func(m *plan.Module, _ *plan.Plan) { m.Kernels[0].Shared = -1 }},
 		{"not 0 and 0", func(m *plan.Module, _ *plan.Plan) { m.Weights[0].Bytes[0] = 0 }},
 		{"unknown dtype", func(m *plan.Module, _ *plan.Plan) { m.Weights[0].Type = "f33[2]" }},
 		{"no multiple of 64", func(_ *plan.Module, p *plan.Plan) { p.Inputs[0].Data.Offset++ }},

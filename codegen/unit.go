@@ -119,7 +119,7 @@ func (u *Unit) build(key, name string, params []kernel.Param, body func(*kernel.
 	i := len(u.Kernels)
 	u.symbols[key] = i
 	u.Kernels = append(u.Kernels, kn)
-	as.Symbol = kn.Symbol
+	as.Symbol, as.Shared = kn.Symbol, m.Pool(kn.Symbol)
 	u.Module.Kernels = append(u.Module.Kernels, as)
 	return i, nil
 }

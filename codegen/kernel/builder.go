@@ -15,19 +15,24 @@ import (
 
 // Module collects kernels for one target.
 type Module struct {
-	T *target.Target
-	m *ir.Module
+	T     *target.Target
+	m     *ir.Module
+	pools map[string]int
 }
 
 // NewModule starts a module.
 func NewModule(t *target.Target) *Module {
 	m := ir.NewModule()
 	m.TargetTriple = t.Triple
-	return &Module{T: t, m: m}
+	return &Module{T: t, m: m, pools: map[string]int{}}
 }
 
 // Text is the module as LLVM IR.
 func (m *Module) Text() string { return m.m.String() }
+
+// Pool is how many bytes of shared memory a launch of a kernel must give it
+// (K.SharedPool).
+func (m *Module) Pool(name string) int { return m.pools[name] }
 
 // Param declares one kernel parameter: a buffer of a memory format, or an i64.
 type Param struct {
@@ -49,6 +54,7 @@ type K struct {
 	tid   value.Value // GPU: thread in group, i64
 	mask  value.Value // host: lanes that act, nil for all
 	n     int         // names blocks and LDS variables
+	pool  int         // bytes of shared memory that a launch gives
 	err   error
 }
 
@@ -98,6 +104,7 @@ func (m *Module) Build(name string, params []Param, body func(k *K, bufs []*Buf,
 	if k.err != nil {
 		return fmt.Errorf("kernel %s: %w", name, k.err)
 	}
+	m.pools[name] = k.pool
 	return nil
 }
 

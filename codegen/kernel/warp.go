@@ -26,11 +26,7 @@ func (k *K) WarpMMA(m *target.MMA, a, b, c Vec) Vec {
 		}
 	}
 	out := k.intrinsic(m.Intrinsic, types.NewStruct(types.Float, types.Float, types.Float, types.Float), args...)
-	sums := make([]V, c.n)
-	for i := range sums {
-		sums[i] = V{t: F32, v: k.b.NewExtractValue(out, uint64(i))}
-	}
-	return k.MakeVec(sums...)
+	return k.fields(out, F32)
 }
 
 // mulBF16 multiplies two bf16 numbers of a word with two others.

@@ -27,7 +27,9 @@ type PTXEntry struct {
 	Params []PTXParam
 	Block  int // work-items of a group, along x; 0 if any number will do
 	Shared int // bytes of shared memory that the body declares
-	Local  int // bytes of stack of a work-item
+	// Pool: the body uses shared memory whose size the launch gives.
+	Pool  bool
+	Local int // bytes of stack of a work-item
 }
 
 // PTXParam is a parameter of a kernel.
@@ -48,6 +50,7 @@ var (
 	ptxBlock       = regexp.MustCompile(`\.reqntid[ \t]+([0-9]+)(?:[ \t]*,[ \t]*([0-9]+))?(?:[ \t]*,[ \t]*([0-9]+))?`)
 	ptxMemory      = regexp.MustCompile(`(?m)^[ \t]*\.(shared|local)[ \t]+(?:\.align[ \t]+[0-9]+[ \t]+)?\.[busf]([0-9]+)[ \t]+([\w$%]+)(?:\[([0-9]+)\])?`)
 	ptxBodyEnd     = regexp.MustCompile(`(?m)^\}`)
+	ptxPool        = regexp.MustCompile(`(?m)^[ \t]*\.extern[ \t]+\.shared[ \t]+(?:\.align[ \t]+[0-9]+[ \t]+)?\.b8[ \t]+([\w$%]+)\[\][ \t]*;`)
 	ptxExtern      = regexp.MustCompile(`\.extern\s+(?:\.func\s+(?:\([^)]*\)\s*)?([\w$%]+)|\.(?:shared|global|const)[^;]*?([\w$%]+)\s*(?:\[[0-9]*\])?\s*;)`)
 	ptxDefinition  = regexp.MustCompile(`(?m)^(?:\.visible[ \t]+|\.weak[ \t]+)?\.(?:entry|func|global|shared|const)[ \t]+(?:\.[a-z0-9]+[ \t]+(?:[0-9]+[ \t]+)?)*([\w$%]+)`)
 	ptxComment     = regexp.MustCompile(`//[^\n]*|(?s:/\*.*?\*/)`)
@@ -74,6 +77,10 @@ func ReadPTX(data []byte) (*PTX, error) {
 	if m := ptxAddressSize.FindSubmatch(text); m == nil || string(m[1]) != "64" {
 		return nil, errors.New("PTX text without .address_size 64")
 	}
+	var pools []string
+	for _, m := range ptxPool.FindAllSubmatch(text, -1) {
+		pools = append(pools, string(m[1]))
+	}
 	for _, m := range ptxEntry.FindAllSubmatchIndex(text, -1) {
 		part := func(n int) string {
 			if m[2*n] < 0 {
@@ -89,15 +96,23 @@ func ReadPTX(data []byte) (*PTX, error) {
 		if err != nil {
 			return nil, fmt.Errorf("entry %s: %w", part(1), err)
 		}
+		e.Pool = slices.ContainsFunc(pools, func(name string) bool { return names(body, name) })
 		if slices.ContainsFunc(p.Entries, func(o PTXEntry) bool { return o.Name == e.Name }) {
 			return nil, fmt.Errorf("entry %s is there twice", e.Name)
 		}
 		p.Entries = append(p.Entries, e)
 	}
 	for _, m := range ptxExtern.FindAllSubmatch(text, -1) {
-		p.Undefined = append(p.Undefined, string(m[1])+string(m[2]))
+		if name := string(m[1]) + string(m[2]); !slices.Contains(pools, name) {
+			p.Undefined = append(p.Undefined, name)
+		}
 	}
 	return p, nil
+}
+
+// names reports whether an identifier occurs in text.
+func names(text []byte, identifier string) bool {
+	return regexp.MustCompile(`(?:^|[^\w$%])` + regexp.QuoteMeta(identifier) + `(?:$|[^\w$%])`).Match(text)
 }
 
 func readPTXEntry(name, params, directives string, body []byte) (PTXEntry, error) {

@@ -42,6 +42,9 @@ func (m *Module) Check() error {
 			return fmt.Errorf("kernel %q is declared twice or has no name", k.Symbol)
 		}
 		symbols[k.Symbol] = true
+		if k.Shared < 0 {
+			return fmt.Errorf("kernel %s: %d bytes of shared memory", k.Symbol, k.Shared)
+		}
 	}
 	if s := m.Step; s != nil && (s.Prologue < 0 || s.Prologue >= len(m.Kernels) || s.Epilogue < 0 || s.Epilogue >= len(m.Kernels)) {
 		return fmt.Errorf("kernels %d and %d around a step, of %d", s.Prologue, s.Epilogue, len(m.Kernels))

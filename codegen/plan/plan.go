@@ -40,6 +40,9 @@ type Kernel struct {
 	// Params are its parameters: a memory format that is read, "=" and one that is
 	// written, or "int".
 	Params []string `json:"params"`
+	// Shared is how many bytes of shared memory a launch gives, beyond what the code
+	// declares. A kiln that does not know of them refuses the module.
+	Shared int `json:"shared,omitempty"`
 	// Rejected are the forms that were looked at before this one for an op that
 	// the kernel runs.
 	Rejected []Rejected `json:"rejected,omitempty"`

@@ -74,7 +74,7 @@ func onFake(t *testing.T, f func(d *Device, fake *drivertest.Fake, ptx string)) 
 func TestInfo(t *testing.T) {
 	onFake(t, func(d *Device, _ *drivertest.Fake, _ string) {
 		want := Info{
-			Kind: driver.CUDA, Index: 1, Name: "H200", Target: "sm_90", Version: 13000, Units: 132, Wave: 32, MaxGroup: 1024, Shared: 64 << 10,
+			Kind: driver.CUDA, Index: 1, Name: "H200", Target: "sm_90", Version: 13000, Units: 132, Wave: 32, MaxGroup: 1024, Shared: 48 << 10,
 			MaxShared: 227 << 10, UnitShared: 228 << 10, L2: 60 << 20, ClockKHz: 1_980_000, MemoryClockKHz: 3_201_000, BusBits: 6144,
 			Memory: 2 << 20, MemoryFree: 2 << 20, Build: d.Info().Build, // package driver tests it
 		}

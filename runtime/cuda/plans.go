@@ -64,7 +64,7 @@ func findKernel(m *Module, text *object.PTX, name string) (gpu.Kernel, error) {
 	if err != nil {
 		return gpu.Kernel{}, err
 	}
-	k := gpu.Kernel{Block: e.Block}
+	k := gpu.Kernel{Block: e.Block, Pool: e.Pool}
 	end := 0
 	for _, p := range e.Params { // each aligned to its size (PTX ISA, "Kernel Function Parameters")
 		at := (end + p.Bytes - 1) / p.Bytes * p.Bytes

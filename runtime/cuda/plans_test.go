@@ -109,6 +109,42 @@ func TestPlanDevice(t *testing.T) {
 	}
 }
 
+// A kernel whose shared memory a launch gives gets as much as its plan says, beyond what
+// a launch may give unasked too: from a stream and from a graph, built or captured.
+func TestPlanPool(t *testing.T) {
+	text := strings.Replace(string(addPTX), ".visible .entry vadd", ".extern .shared .align 128 .b8 vadd_pool[];\n.visible .entry vadd", 1)
+	text = strings.Replace(text, "ret;", "mov.u64 %rd1, vadd_pool;\n\tret;", 1)
+	for _, o := range options {
+		onPlans(t, o, func(d *PlanDevice, fake *drivertest.Fake) {
+			lib, err := d.Load([]byte(text), []string{"vadd"})
+			ok(t, err)
+			m, err := d.Alloc(400)
+			ok(t, err)
+			list := sums(m, 10, 3)
+			list[0].Shared, list[1].Shared, list[2].Shared = 100, 200<<10, 64<<10
+			s, err := lib.Prepare(list)
+			ok(t, errors.Join(err, m.Zero(), s.Run(), d.Sync()))
+			for i, l := range fake.Launches() {
+				if int(l.Shared) != list[i].Shared {
+					t.Errorf("launch %d has %d bytes of shared memory, want %d", i, l.Shared, list[i].Shared)
+				}
+			}
+			if n := fake.Calls("cuFuncSetAttribute"); n != 2 {
+				t.Errorf("more shared memory was asked for %d times, want 2", n)
+			}
+			for bytes, want := range map[int]string{
+				0:       "the plan gives 0 bytes of shared memory, the code uses such: true",
+				1 << 20: "kernel vadd: 1048576 bytes of LDS and 0 that the code declares: device 0 has 232448 for a workgroup",
+			} {
+				list[1].Shared = bytes
+				_, err = lib.Prepare(list)
+				refused(t, err, err, want)
+			}
+			ok(t, errors.Join(s.Close(), m.Free(), lib.Close()))
+		})
+	}
+}
+
 // What does not fit is refused with the name of the launch and its kernel.
 func TestPlanRefuses(t *testing.T) {
 	onPlans(t, PlanOptions{}, func(d *PlanDevice, fake *drivertest.Fake) {
@@ -118,6 +154,7 @@ func TestPlanRefuses(t *testing.T) {
 		ok(t, err)
 		for want, change := range map[string]func(l *device.Launch){
 			"the code takes 4 arguments, the plan gives 3":                        func(l *device.Launch) { l.Args = l.Args[:3] },
+			"the plan gives 64 bytes of shared memory, the code uses such: false": func(l *device.Launch) { l.Shared = 64 },
 			"a grid of 0 groups":                                                  func(l *device.Launch) { l.Grid = 0 },
 			"block [4096 1 1]: more than 1024 work-items":                         func(l *device.Launch) { l.Block = 4096 },
 			"launch 1, kernel vadd (add at ffn): grid [1 1 1], block [0 1 1]: no": func(l *device.Launch) { l.Block = 0 },

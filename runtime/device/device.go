@@ -126,6 +126,7 @@ type Launch struct {
 	Op, Loc string // what it computes, and of which part of the model
 	Grid    int    // groups, along x
 	Block   int    // work-items of a group, along x: 1 on the host
+	Shared  int    // bytes of shared memory that the launch gives a group
 	Work    int64  // rough number of element operations
 	Args    []Arg
 }

@@ -126,7 +126,7 @@ func TestLaunches(t *testing.T) {
 			{Address: at(weight, 0), Bytes: 16, Mode: plan.Read, Label: "weight ffn.w"},
 			{Address: at(arena, 64), Bytes: 16, Mode: plan.Write, Label: "value mul ffn", First: true},
 		}},
-		{Kernel: 1, Symbol: "add", Form: "generic_add", Op: "scatter_rows", Loc: "kv", Grid: 2, Block: 2, Work: 4, Args: []device.Arg{
+		{Kernel: 1, Symbol: "add", Form: "generic_add", Op: "scatter_rows", Loc: "kv", Grid: 2, Block: 2, Shared: 65536, Work: 4, Args: []device.Arg{
 			{Address: at(arena, 64), Bytes: 16, Mode: plan.Read, Label: "value mul ffn", Last: true},
 			{Address: at(pool, 0), Bytes: 16, Mode: plan.Update, Label: "state kv.pool"},
 		}},

@@ -267,7 +267,7 @@ func module() *plan.Module {
 		Weights: []plan.Storage{{Name: "ffn.w", Type: "f32[4]", Bytes: f32}},
 		Kernels: []plan.Kernel{
 			{Symbol: "mul", Form: "generic_mul", Params: []string{"f32", "f32", "=f32"}},
-			{Symbol: "add", Form: "generic_add", Params: []string{"f32", "=f32"}},
+			{Symbol: "add", Form: "generic_add", Params: []string{"f32", "=f32"}, Shared: 65536},
 			{Symbol: "scale", Form: "generic_scale", Params: []string{"f32", "=f32", "int"}},
 		},
 		Plans: []*plan.Plan{p},

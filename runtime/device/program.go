@@ -151,7 +151,7 @@ func (g *Program) launches(st *State) ([]Launch, error) {
 		k := &g.m.mod.Kernels[l.Kernel]
 		out[i] = Launch{
 			Kernel: l.Kernel, Symbol: k.Symbol, Form: k.Form, Op: l.Op, Loc: l.Loc,
-			Grid: l.Grid, Block: g.m.mod.Block, Work: l.Work, Args: slices.Clone(g.args[i]),
+			Grid: l.Grid, Block: g.m.mod.Block, Shared: k.Shared, Work: l.Work, Args: slices.Clone(g.args[i]),
 		}
 		for j, a := range l.Args {
 			if a.Mode == "" {

@@ -115,6 +115,9 @@ func (l *library) run(x *device.Launch) error {
 	if len(x.Args) != len(k.params) {
 		return fmt.Errorf("%d arguments, the kernel has %d parameters", len(x.Args), len(k.params))
 	}
+	if k.pool != (x.Shared > 0) {
+		return fmt.Errorf("the launch gives %d bytes of shared memory, the kernel uses such: %v", x.Shared, k.pool)
+	}
 	var buffers []buffer
 	args := make([]uint64, len(x.Args))
 	for i, a := range x.Args {
@@ -131,7 +134,7 @@ func (l *library) run(x *device.Launch) error {
 	}
 	for id := range x.Grid {
 		g := group{kernel: k, id: id, buffers: buffers}
-		if err := g.run(x.Block, args); err != nil {
+		if err := g.run(x.Block, x.Shared, args); err != nil {
 			return err
 		}
 	}

@@ -19,16 +19,25 @@ type group struct {
 	id      int
 	buffers []buffer
 	hit     int // the buffer that was touched last
-	shared  []byte
-	touched []touch // by word of shared memory: kernels have nothing narrower there but in vectors
-	phase   int     // barriers that the group has passed
+	lds     local
+	pool    local // given by the launch
+	phase   int   // barriers that the group has passed
 }
+
+// local is shared memory.
+type local struct {
+	bytes   []byte
+	touched []touch // by word: kernels have nothing narrower there but in vectors
+}
+
+func newLocal(bytes int) local { return local{make([]byte, bytes), make([]touch, (bytes+3)/4)} }
 
 // touch is who wrote or read a word of shared memory last, and before which barrier.
 type touch struct {
 	written          bool
-	writer, reader   int // lanes of the group; reader many: more than one
-	wrote, wasReadAt int // phases
+	copying          bool // writer has not waited for its copy
+	writer, reader   int  // lanes of the group; reader many: more than one
+	wrote, wasReadAt int  // phases
 }
 
 const many = -1
@@ -40,6 +49,9 @@ type warp struct {
 	slots []uint64
 	at    [Warp]*block // nil: has returned
 	from  [Warp]*block
+	// copies are each lane's that it has not waited for: groups, and last what is in
+	// none yet.
+	copies [Warp][][]copied
 	resume
 }
 
@@ -51,8 +63,8 @@ type resume struct {
 }
 
 // run runs a group to its end. Warps take turns, in another order after each barrier.
-func (g *group) run(lanes int, args []uint64) error {
-	g.shared, g.touched = make([]byte, g.kernel.shared), make([]touch, (g.kernel.shared+3)/4)
+func (g *group) run(lanes, pool int, args []uint64) error {
+	g.lds, g.pool = newLocal(g.kernel.shared), newLocal(pool)
 	warps := make([]*warp, lanes/Warp)
 	for i := range warps {
 		w := &warp{group: g, first: i * Warp, slots: make([]uint64, g.kernel.slots*Warp)}
@@ -205,20 +217,36 @@ func (w *warp) memory(as int, address uint64, n int, lane int, write bool) ([]by
 		}
 		return nil, fmt.Errorf("lane %d: %d bytes at %#x are outside of the arguments (write: %v)", w.first+lane, n, address, write)
 	case sharedSpace:
-		if address+uint64(n) > uint64(len(w.shared)) {
-			return nil, fmt.Errorf("lane %d: %d bytes at %d of %d bytes of shared memory", w.first+lane, n, address, len(w.shared))
+		b, touched, err := w.local(address, n, lane)
+		if err != nil {
+			return nil, err
 		}
-		for at := address / 4; at < (address+uint64(n)+3)/4; at++ {
-			if err := w.touch(&w.touched[at], w.first+lane, write); err != nil {
-				return nil, fmt.Errorf("shared memory at %d: %w", 4*at, err)
+		for i := range touched {
+			if err := w.touch(&touched[i], w.first+lane, write); err != nil {
+				return nil, fmt.Errorf("shared memory at %d: %w", address+uint64(4*i), err)
 			}
 		}
-		return w.shared[address : address+uint64(n)], nil
+		return b, nil
 	}
 	return nil, fmt.Errorf("memory of address space %d", as)
 }
 
+// local is shared memory at an address, and who touched its words.
+func (w *warp) local(address uint64, n, lane int) ([]byte, []touch, error) {
+	m, at, what := &w.lds, address, "shared memory"
+	if address >= poolBase {
+		m, at, what = &w.pool, address-poolBase, "shared memory that the launch gives"
+	}
+	if at+uint64(n) > uint64(len(m.bytes)) {
+		return nil, nil, fmt.Errorf("lane %d: %d bytes at %d of %d bytes of %s", w.first+lane, n, at, len(m.bytes), what)
+	}
+	return m.bytes[at : at+uint64(n)], m.touched[at/4 : (at+uint64(n)+3)/4], nil
+}
+
 func (w *warp) touch(t *touch, lane int, write bool) error {
+	if t.copying {
+		return fmt.Errorf("lane %d touches what lane %d copies and has not waited for", lane, t.writer)
+	}
 	if t.written && t.wrote == w.phase && t.writer != lane {
 		return fmt.Errorf("lane %d touches what lane %d wrote, with no barrier between", lane, t.writer)
 	}

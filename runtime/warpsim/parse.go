@@ -20,7 +20,8 @@ type function struct {
 	params []int // slots
 	blocks []*block
 	slots  int
-	shared int // bytes of the variables
+	shared int  // bytes of the variables
+	pool   bool // it has shared memory that the launch gives
 }
 
 // block is a basic block. Of two that lanes of a warp are at, the one with the lower
@@ -122,23 +123,31 @@ func parse(text string) (*program, error) {
 	return p, nil
 }
 
-// shared is a variable in shared memory.
+// shared is a variable in shared memory, or, a pool, what the launch gives.
 type shared struct {
 	kernel string
 	bytes  int
+	pool   bool
 }
+
+// poolBase is where a pool begins: behind all variables.
+const poolBase = 1 << 20
 
 func variable(c *cursor, globals map[string]shared) error {
 	name := c.word()
-	if !c.take("= internal addrspace(3) global") {
-		return fmt.Errorf("variables are shared and internal")
+	pool := c.take("= external addrspace(3) global")
+	if !pool && !c.take("= internal addrspace(3) global") {
+		return fmt.Errorf("variables are shared, and internal or a pool")
 	}
 	t, err := c.typ()
 	if err != nil {
 		return err
 	}
+	if pool && t.size() != 0 {
+		return fmt.Errorf("a pool of %d bytes: the launch says how many", t.size())
+	}
 	of, _, _ := strings.Cut(name[1:], ".")
-	globals[name] = shared{of, t.size()}
+	globals[name] = shared{of, t.size(), pool}
 	return nil
 }
 
@@ -245,7 +254,10 @@ func (f *parser) operand(c *cursor, t *typ) (operand, error) {
 		return constantOf(t, bits), nil
 	}
 	name := c.word()
-	if g, ok := f.globals[name]; ok {
+	if g, ok := f.globals[name]; ok && g.pool {
+		f.kernel.pool = true
+		return constantOf(t, []uint64{poolBase}), nil
+	} else if ok {
 		at, ok := f.places[name]
 		if !ok {
 			at = (f.kernel.shared + 15) / 16 * 16

@@ -59,6 +59,49 @@ func warpCall(name string, to operand, args []operand) inst {
 			}
 			return nil
 		}
+	case "llvm.nvvm.redux.sync.umax":
+		return func(w *warp, active uint32) error {
+			if err := all("maximum", active); err != nil {
+				return err
+			}
+			var most uint64
+			for lane := range Warp {
+				most = max(most, args[0].get(w, lane, 0))
+			}
+			for lane := range Warp {
+				to.set(w, lane, 0, most)
+			}
+			return nil
+		}
+	case "llvm.nvvm.cp.async.cg.shared.global.16":
+		return func(w *warp, active uint32) error {
+			for lane := range lanesOf(active) {
+				if err := w.copy(lane, args[0].get(w, lane, 0), args[1].get(w, lane, 0)); err != nil {
+					return err
+				}
+			}
+			return nil
+		}
+	case "llvm.nvvm.cp.async.commit.group":
+		return func(w *warp, active uint32) error {
+			for lane := range lanesOf(active) {
+				w.commit(lane)
+			}
+			return nil
+		}
+	case "llvm.nvvm.cp.async.wait.group":
+		return func(w *warp, active uint32) error {
+			for lane := range lanesOf(active) {
+				if err := w.wait(lane, int(args[0].get(w, lane, 0))); err != nil {
+					return err
+				}
+			}
+			return nil
+		}
+	case "llvm.nvvm.ldmatrix.sync.aligned.m8n8.x4.b16.p3":
+		return func(w *warp, active uint32) error { return w.loadMatrices(to, args[0], active, false) }
+	case "llvm.nvvm.ldmatrix.sync.aligned.m8n8.x4.trans.b16.p3":
+		return func(w *warp, active uint32) error { return w.loadMatrices(to, args[0], active, true) }
 	case matrix.Intrinsic:
 		return func(w *warp, active uint32) error {
 			if err := all("matrix product", active); err != nil {

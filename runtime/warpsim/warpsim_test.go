@@ -14,6 +14,9 @@ import (
 	"github.com/kiln-project/kiln/runtime/device"
 )
 
+// pool is how many bytes of shared memory launch gives a kernel that has a pool.
+const pool = 4096
+
 // launch runs a kernel over one group, with f32 buffers of so many elements; the last
 // is written, and returned.
 func launch(t *testing.T, in [][]float32, out int, body func(k *kernel.K, b []*kernel.Buf)) ([]float32, error) {
@@ -36,7 +39,7 @@ func launch(t *testing.T, in [][]float32, out int, body func(k *kernel.K, b []*k
 	if err != nil {
 		t.Fatal(err)
 	}
-	x := device.Launch{Symbol: "k", Grid: 1, Block: tg.Lanes}
+	x := device.Launch{Symbol: "k", Grid: 1, Block: tg.Lanes, Shared: min(pool, m.Pool("k"))}
 	var result device.Memory
 	for _, v := range append(in, make([]float32, out)) {
 		mem, err := d.Alloc(int64(4 * len(v)))

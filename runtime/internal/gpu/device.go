@@ -22,6 +22,9 @@ type Kernel struct {
 	*driver.Function
 	Params []driver.Param // of the arguments that a caller gives
 	Block  int            // work-items of a group, which a launch must have; 0: any number
+	Pool   bool           // it uses shared memory that a launch gives
+
+	shared int // bytes that launches may give by now
 }
 
 // Device is an open GPU: device.Device. Like all devices it is not safe for

@@ -77,6 +77,15 @@ func (l *library) launch(x *device.Launch) (driver.Launch, error) {
 	if k.Block != 0 && k.Block != x.Block {
 		return driver.Launch{}, fmt.Errorf("the code is for groups of %d work-items, the plan has %d", k.Block, x.Block)
 	}
+	if k.Pool != (x.Shared > 0) {
+		return driver.Launch{}, fmt.Errorf("the plan gives %d bytes of shared memory, the code uses such: %v", x.Shared, k.Pool)
+	}
+	if x.Shared > k.shared {
+		if err := k.AllowShared(x.Shared); err != nil {
+			return driver.Launch{}, err
+		}
+		k.shared = x.Shared
+	}
 	if x.Grid < 1 || int64(x.Grid) > 1<<31-1 {
 		return driver.Launch{}, fmt.Errorf("a grid of %d groups", x.Grid)
 	}
@@ -97,7 +106,8 @@ func (l *library) launch(x *device.Launch) (driver.Launch, error) {
 		binary.LittleEndian.PutUint64(args[p.Offset:], word)
 	}
 	return driver.Launch{
-		Function: k.Function, Grid: [3]uint32{uint32(x.Grid), 1, 1}, Block: [3]uint32{uint32(x.Block), 1, 1}, Args: args, Params: k.Params,
+		Function: k.Function, Grid: [3]uint32{uint32(x.Grid), 1, 1}, Block: [3]uint32{uint32(x.Block), 1, 1},
+		Shared: uint32(x.Shared), Args: args, Params: k.Params,
 	}, nil
 }
 

@@ -59,10 +59,14 @@ func (c *callbacks) CuInit(flags uintptr) int32 {
 
 // cudaAttributes by the numbers of CUdevice_attribute.
 var cudaAttributes = map[uintptr]int{
-	1: maxGroup, 8: sharedBytes, 10: 32, 13: 1_980_000, 16: 132, 36: 3_201_000, 37: 6144, 38: 60 << 20, 81: 228 << 10, 97: cudaMaxShared,
+	1: maxGroup, 8: cudaShared, 10: 32, 13: 1_980_000, 16: 132, 36: 3_201_000, 37: 6144, 38: 60 << 20, 81: 228 << 10, 97: cudaMaxShared,
 }
 
-const cudaMaxShared = 227 << 10
+// Bytes of LDS of a group that does not ask for more, and of one that does.
+const (
+	cudaShared    = 48 << 10
+	cudaMaxShared = 227 << 10
+)
 
 func (c *callbacks) CuDeviceGetAttribute(to, attribute, device uintptr) int32 {
 	s := c.spec(device)
@@ -130,9 +134,10 @@ func (c *callbacks) CuModuleLoadDataEx(to, image, count, names, values uintptr) 
 	if code := c.fake.forbidden(codeCaptureUnsupported); code != 0 {
 		return code
 	}
-	kernels, err := parsePTX(strings.TrimPrefix(textAt(image), cubinHead))
+	text := strings.TrimPrefix(textAt(image), cubinHead)
+	kernels, err := parsePTX(text)
 	if err == nil {
-		*wordAt(to) = c.fake.put(&module{kernels: kernels})
+		*wordAt(to) = c.fake.put(&module{kernels: kernels, pools: pools(text)})
 		return 0
 	}
 	writeLog(err, count, names, values)
@@ -212,6 +217,21 @@ var (
 	ptxEntry = regexp.MustCompile(`\.entry\s+(\w+)\s*\(([^)]*)\)`)
 	ptxParam = regexp.MustCompile(`^\.param\s+\.([a-z])([0-9]+)(?:\s+\.ptr\s+\.global\s+\.align\s+[0-9]+)?\s+\w+$`)
 )
+
+// pools are the kernels that use LDS which a launch adds.
+func pools(text string) []string {
+	p, err := object.ReadPTX([]byte(text))
+	if err != nil { // not all texts of tests are whole
+		return nil
+	}
+	var names []string
+	for _, e := range p.Entries {
+		if e.Pool {
+			names = append(names, e.Name)
+		}
+	}
+	return names
+}
 
 // parsePTX reads the signatures of the kernels in PTX text.
 func parsePTX(text string) ([]object.Kernel, error) {

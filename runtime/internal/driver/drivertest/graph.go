@@ -12,7 +12,7 @@ func (c *callbacks) launch(call string, function, params, extra uintptr, grid, b
 		return nil, codeInvalidFunction
 	}
 	items := uint64(block[0]) * uint64(block[1]) * uint64(block[2])
-	if slices.Contains(grid[:], 0) || items == 0 || items > maxGroup || int(shared) > c.fake.maxShared(k) || extra != 0 {
+	if slices.Contains(grid[:], 0) || items == 0 || items > maxGroup || int(shared) > c.fake.maxShared(k) || k.pool && shared == 0 || extra != 0 {
 		return nil, codeInvalidValue
 	}
 	l := &Launch{Device: c.fake.device(), Object: k.object, Kernel: k.kernel, Grid: grid, Block: block, Shared: shared, Kernarg: make([]byte, k.kernel.KernargBytes)}

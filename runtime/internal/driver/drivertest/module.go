@@ -12,6 +12,7 @@ import (
 type module struct {
 	object  *object.CodeObject
 	kernels []object.Kernel
+	pools   []string // names of those that use LDS which a launch adds
 }
 
 // kernel is a function handle, which belongs to a module and is not given back.
@@ -21,12 +22,16 @@ type kernel struct {
 	kernel *object.Kernel
 	// dynamic is how much LDS a launch may add; 0 if the kernel did not ask.
 	dynamic int
+	pool    bool // the code uses LDS that a launch adds
 }
 
 // maxShared is how much LDS a launch of the kernel may add.
 func (f *Fake) maxShared(k *kernel) int {
 	if k.dynamic > 0 {
 		return k.dynamic
+	}
+	if k.object == nil {
+		return cudaShared - k.kernel.LDSBytes
 	}
 	return sharedBytes - k.kernel.LDSBytes
 }
@@ -59,7 +64,7 @@ func (c *callbacks) HipModuleLoadData(to, image uintptr) int32 {
 	if err != nil || !file.Object.Target.RunsOn(device) {
 		return codeNoBinaryForGPU
 	}
-	*wordAt(to) = c.fake.put(&module{file.Object, file.Object.Kernels})
+	*wordAt(to) = c.fake.put(&module{object: file.Object, kernels: file.Object.Kernels})
 	return 0
 }
 
@@ -86,7 +91,7 @@ func (c *callbacks) HipModuleGetFunction(to, handle, name uintptr) int32 {
 	if at < 0 {
 		return codeNotFound
 	}
-	*wordAt(to) = c.fake.put(&kernel{module: handle, object: m.object, kernel: &m.kernels[at]})
+	*wordAt(to) = c.fake.put(&kernel{module: handle, object: m.object, kernel: &m.kernels[at], pool: slices.Contains(m.pools, text)})
 	return 0
 }
 
