@@ -44,6 +44,7 @@ type perfGraph struct {
 	r     *rand.Rand
 	own   string // of the copy: its own operands' names begin with it
 	count int
+	kept  int
 }
 
 // on is an operand that a copy has for itself, and one that all share if own is empty.
@@ -102,10 +103,24 @@ func (g *perfGraph) idsBelow(n int, name string, t, k int) *ir.Value {
 	return v
 }
 
+// inOrder are n indexes of rows that follow each other, for each of t tokens.
+func (g *perfGraph) inOrder(t, n int) *ir.Value {
+	v := g.rowsBelow(t*n, "sequence", t, n)
+	for i := range t * n {
+		g.in[g.own+"sequence"].I[i] = int64(i)
+	}
+	return v
+}
+
 // add adds an op whose results are kept.
 func (g *perfGraph) add(op string, attrs ir.Attrs, args ...*ir.Value) {
-	for i, r := range g.Op(op, attrs, args...) {
-		g.Output(fmt.Sprintf("%sy%d", g.own, i), r)
+	g.keep(g.Op(op, attrs, args...)...)
+}
+
+func (g *perfGraph) keep(results ...*ir.Value) {
+	for _, r := range results {
+		g.kept++
+		g.Output(fmt.Sprintf("y%d", g.kept), r)
 	}
 }
 
@@ -229,6 +244,16 @@ func perfRows() []perfRow {
 				g.idsBelow(e, "ids", t, k), g.turn("weights", ir.F32, t, k))
 		}})
 	}
+	for _, t := range []int{1, 8} {
+		const n, top = 32768, 512 // entries of 131,072 positions, four to an entry
+		f := indexFormat(128)
+		rows = append(rows, perfRow{name: fmt.Sprintf("scores/%d/T%d", n, t), copies: 20, cold: true, bytes: int64(t) * n * int64(f.Bytes()+4+2), add: func(g *perfGraph) {
+			g.add("indexer_scores", f.Attrs(), g.turn("q", ir.BF16, t, 64, 128), g.turn("w", ir.BF16, t, 64), g.each("keys", ir.U8, t*n, f.Bytes()), g.inOrder(t, n))
+		}}, perfRow{name: fmt.Sprintf("topk/%d/T%d", n, t), copies: 20, cold: true, bytes: int64(t) * n * 2, add: func(g *perfGraph) {
+			g.add("topk_rows", ir.A("k", top), g.each("scores", ir.BF16, t, n), g.inOrder(t, n))
+		}})
+	}
+	rows = append(rows, separateRows()...)
 	for _, t := range []int{128, 512, 1000, 4096} {
 		const n = 4096
 		rows = append(rows, perfRow{name: fmt.Sprintf("gemm/bf16/%d/T%d", n, t), copies: 10, flops: 2 * int64(t) * n * n, bytes: 2 * n * (n + 2*int64(t)), add: func(g *perfGraph) {
@@ -236,6 +261,49 @@ func perfRows() []perfRow {
 		}}, perfRow{name: fmt.Sprintf("gemm/fp8/%d/T%d", n, t), copies: 10, flops: 2 * int64(t) * n * n, bytes: n * (n + 4*int64(t)), add: func(g *perfGraph) {
 			g.add("block_linear", ir.A("act_block", 128), g.turn("x", ir.BF16, t, n), g.scaled(fmt.Sprintf("%d.", g.count%2), "w", ir.F8E4M3, 128, 128, n, n))
 		}})
+	}
+	return rows
+}
+
+// separateRows are fused ops beside what they fuse, the best kernels of each.
+func separateRows() []perfRow {
+	var rows []perfRow
+	for _, t := range []int{1, 8, 64} {
+		const d = 4096
+		rows = append(rows, perfRow{name: fmt.Sprintf("separate/hc/%d/T%d", d, t), copies: 20, add: func(g *perfGraph) {
+			h := g.Op1("hc_post", nil, g.turn("x", ir.BF16, t, d), g.turn("h", ir.BF16, t, 4, d), g.turn("post", ir.F32, t, 4), g.turn("comb", ir.F32, t, 4, 4))
+			pre := g.Op("hc_pre", hcAttrs, h, g.turn("fn", ir.F32, 24, 4*d), g.turn("scale", ir.F32, 3), g.turn("base", ir.F32, 24))
+			g.keep(h, g.Op1("rms_norm", ir.A("eps", 1e-6), pre[0], g.turn("gain", ir.BF16, d)), pre[1], pre[2])
+		}})
+	}
+	for _, s := range []struct{ k, q, kv, copies int }{{4096, 1024, 512, 40}, {7168, 1536, 512, 20}} {
+		for _, t := range []int{1, 16} {
+			attrs := ir.A("act_block", 128)
+			w := func(g *perfGraph, name string, n int) *ir.Value {
+				return g.scaled(g.own, name, ir.F8E4M3, 128, 128, n, s.k)
+			}
+			bytes := int64(s.k) * int64(s.q+s.kv)
+			rows = append(rows, perfRow{name: fmt.Sprintf("qkv/%d/T%d", s.k, t), copies: s.copies, cold: true, bytes: bytes, add: func(g *perfGraph) {
+				g.add("split_linear", append(ir.A("sizes", []int{s.q, s.kv}), attrs...), g.turn("x", ir.BF16, t, s.k), w(g, "w", s.q+s.kv))
+			}}, perfRow{name: fmt.Sprintf("separate/qkv/%d/T%d", s.k, t), copies: s.copies, cold: true, bytes: bytes, add: func(g *perfGraph) {
+				x := g.turn("x", ir.BF16, t, s.k)
+				g.add("block_linear", attrs, x, w(g, "wq", s.q))
+				g.add("block_linear", attrs, x, w(g, "wkv", s.kv))
+			}})
+		}
+	}
+	for _, s := range []struct{ heads, keys int }{{64, 640}, {128, 1152}} {
+		for _, t := range []int{64, 256} {
+			const pool = 32768
+			n := s.keys - 1
+			rows = append(rows, perfRow{name: fmt.Sprintf("separate/gather/%d/T%d", n, t), copies: 20, bytes: int64(t) * int64(n) * 2 * 2 * 512, add: func(g *perfGraph) {
+				g.add("gather_rows", nil, g.all("kv", ir.BF16, pool, 512), g.rowsBelow(pool, "rows", t*n))
+			}}, perfRow{name: fmt.Sprintf("separate/attention/%dx%d/T%d", s.heads, s.keys, t), copies: 20, add: func(g *perfGraph) {
+				kv := g.Op1("gather_rows", nil, g.all("kv", ir.BF16, pool, 512), g.rowsBelow(pool, "rows", t*n))
+				g.add("sparse_attention", ir.A("scale", math.Pow(512, -0.5)), g.turn("q", ir.BF16, t, s.heads, 512), g.all("sink", ir.F32, s.heads),
+					kv, g.inOrder(t, n), g.all("own", ir.BF16, t, 512), g.rowsBelow(t, "new", t, 1))
+			}})
+		}
 	}
 	return rows
 }
