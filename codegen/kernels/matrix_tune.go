@@ -12,11 +12,12 @@ import (
 // How products of few rows are cut up on NVIDIA's GPUs, found by measuring on an H200:
 // docs/measurements/h200-linear.md.
 
-const (
-	processors = 132 // of an H100 or H200
-	maxStrip   = 8   // tiles of a group: with more, groups that wait for others to end are long
-	ringWords  = 64  // registers of a lane for w under way, if two groups are on a processor
-)
+const ringWords = 64 // registers of a lane for w under way, if two groups are on a processor
+
+var maxStrip = 8 // tiles of a group: with more, groups that wait for others to end are long
+
+// processors is how many an H100 or H200 has.
+var processors = 132
 
 // tune chooses the tile and the stream of a product of m rows, of which there are groups
 // side by side.
@@ -66,6 +67,10 @@ func (p *matrixProduct) knobs(words, widest *int) {
 		}
 		whole := ceilDiv(p.depth, matrixChunk) / unitOf(p.t).waves
 		switch name {
+		case "maxstrip":
+			maxStrip = n
+		case "proc":
+			processors = n
 		case "words":
 			if words != nil {
 				*words = n
