@@ -4,6 +4,7 @@ package kernels_test
 
 import (
 	"errors"
+	"flag"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -387,8 +388,8 @@ func BenchmarkRows(b *testing.B) {
 				b.Fatal(err)
 			}
 			m := buildGPU(b, u)
-			if *record {
-				b.Skip("-record")
+			if *record || *loadOnly {
+				b.Skip("-record or -load")
 			}
 			if err := m.BindRandom(device.Random{Seed: 1, IDs: func(string) int { return 0 }}); err != nil {
 				b.Fatal(err)
@@ -441,6 +442,10 @@ var registerReadWords = func() func(b *testing.B) {
 		}
 	}
 }()
+
+// loadOnly has the driver compile what the rows run, which its cache on disk keeps:
+// several processes can do that side by side, and one times the rows after them.
+var loadOnly = flag.Bool("load", false, "load the code of rows, and run nothing")
 
 // l2Bytes is what an H200's L2 cache holds, and a little more.
 const l2Bytes = 64 << 20

@@ -5,6 +5,7 @@ package kernels_test
 import (
 	"flag"
 	"os"
+	"sync"
 	"testing"
 
 	"github.com/kiln-project/kiln/codegen"
@@ -38,22 +39,26 @@ func buildGPU(t testing.TB, u *codegen.Unit) *device.Model {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l, err := cuda.Open(cuda.Options{})
+	dev, err := openGPU()
 	if err != nil {
 		t.Fatal(err)
 	}
-	gpu, err := l.OpenDevice(0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	dev, err := cuda.OpenForPlans(gpu, cuda.PlanOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { dev.Close() })
 	m, err := device.NewModel(dev, code.Object, u.Module)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return m
 }
+
+// openGPU opens GPU 0, once for all: the process's end closes it.
+var openGPU = sync.OnceValues(func() (*cuda.PlanDevice, error) {
+	l, err := cuda.Open(cuda.Options{})
+	if err != nil {
+		return nil, err
+	}
+	gpu, err := l.OpenDevice(0)
+	if err != nil {
+		return nil, err
+	}
+	return cuda.OpenForPlans(gpu, cuda.PlanOptions{})
+})
