@@ -1,6 +1,8 @@
 package kernel
 
 import (
+	"math"
+
 	"github.com/kiln-project/kiln/codegen/target"
 	"github.com/llir/llvm/ir/constant"
 	"github.com/llir/llvm/ir/types"
@@ -64,23 +66,46 @@ func (k *K) prmt(low, high V, nibbles int) V {
 
 // E2M1Apart is packed e2m1 codes, eight to a word, times scale, a power of two, as
 // bf16 numbers, two to a word: code i of a word beside code i+4, as BF16Apart lays
-// bf16 numbers out. It is exact where the product is within bf16's exponents. All lanes
-// of the warp must get here. NVIDIA GPUs only.
+// bf16 numbers out. It is exact where the product is within bf16's exponents. NVIDIA
+// GPUs only.
 func (k *K) E2M1Apart(x Vec, scale V) Vec {
-	if k.T.Kind != target.NVPTX {
-		k.fail("e2m1 to bf16 by halves: not on %s", k.T.Name)
+	if !k.nvidia("e2m1 to bf16 by halves") {
 		return x
 	}
-	// One multiplication makes the exponent right and scales, but for scales above 2, with
-	// which the factor would not be a bf16. Such are rare, and a warp has them or not.
-	large := k.Not(k.Cmp(LE, scale, k.Float(2))) // or NaN
-	factor := k.Mul(k.Select(large, k.Float(2), scale), k.Float(0x1p126))
-	y := k.VecVar(k.scaleBF16(k.e2m1Halves(x), factor))
-	k.If(k.WaveAny(large), func() {
-		rest := k.Select(large, k.Mul(scale, k.Float(0.5)), k.Float(1))
-		y.Set(k.scaleBF16(y.Get(), rest))
+	return k.scaleBF16(k.scaleBF16(k.e2m1Halves(x), k.Float(0x1p126)), scale)
+}
+
+// E2M1RowsApart is E2M1Apart of rows, each with a scale of its own, an e8m0 code. All
+// lanes of the warp must get here.
+func (k *K) E2M1RowsApart(rows []Vec, scales []V) []Vec {
+	if !k.nvidia("e2m1 to bf16 by halves") {
+		return rows
+	}
+	// One multiplication makes the exponent right and scales, but for scales from 2 on: the
+	// factor may not be a bf16 then. Few weights have such scales, and few warps see one.
+	const two, unit = 128, 126 << 7
+	pair := func(code V, first int) V { return k.Add(k.Mul(code, k.Int32(1<<23|1<<7)), k.Int32(first<<16|first)) }
+	out := make([]*VecVar, len(rows))
+	all := scales[0]
+	for _, s := range scales[1:] {
+		all = k.Or(all, s)
+	}
+	some := k.WaveAny(k.Cmp(GE, all, k.Int32(two)))
+	for i, row := range rows {
+		factor := pair(k.Min(scales[i], k.Int32(two)), unit)
+		out[i] = k.VecVar(k.MapVec(func(v ...V) V { return k.mulBF16(v[0], factor) }, k.e2m1Halves(row)))
+	}
+	k.If(some, func() {
+		for i, x := range out {
+			rest := k.scaleBF16(x.Get(), k.Select(k.Cmp(EQ, scales[i], k.Int32(255)), k.Float(math.NaN()), k.Bits(k.Shl(k.Max(k.Sub(scales[i], k.Int32(1)), k.Int32(127)), k.Int32(23)))))
+			x.Set(rest)
+		}
 	})
-	return y.Get()
+	var list []Vec
+	for _, x := range out {
+		list = append(list, x.Get())
+	}
+	return list
 }
 
 // e2m1Halves is the bits of e2m1 codes in those of bf16 numbers, in the order of

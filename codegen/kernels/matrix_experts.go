@@ -118,7 +118,7 @@ func (p *matrixRouted) place(k *kernel.K, tiles kernel.V) (tile, colTile kernel.
 // are left as they are, and nothing reads them.
 func (p *matrixRouted) launch(l Lowering, y Ref) {
 	if p.streams() {
-		p.tune(p.size(), p.tiles)
+		p.tune(p.size(), p.tiles, p.rowsRead(1))
 	}
 	macs := int64(p.products) * int64(p.tokens*p.choices) * int64(p.n) * int64(p.depth)
 	l.Launch(Launch{
@@ -167,7 +167,7 @@ func (p *matrixRouted) launch(l Lowering, y Ref) {
 func (p *matrixRouted) launchSum(l Lowering, shared []Ref, y Ref) {
 	p.products, p.apart, p.cols = p.choices, true, 1
 	if p.streams() {
-		p.tune(1, p.tokens)
+		p.tune(1, p.tokens, p.choices)
 	}
 	macs := int64(p.tokens*p.choices) * int64(p.n) * int64(p.depth)
 	l.Launch(Launch{

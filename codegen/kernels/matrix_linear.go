@@ -189,8 +189,8 @@ func (p *matrixLaunch) body(k *kernel.K, b []*kernel.Buf, m, strip kernel.V) {
 		x.at = append(x.at, k.Add(k.Mul(row, k.Int(p.groups)), group))
 		x.staged = append(x.staged, row)
 	}
-	for r := range p.stage { // the product has no groups then
-		x.stage = append(x.stage, inM(k.Int(r)))
+	for r := range p.stage {
+		x.stage = append(x.stage, k.Add(k.Mul(inM(k.Int(r)), k.Int(p.groups)), group))
 	}
 	list := make([]matrixWeight, p.products)
 	for i := range list {

@@ -17,7 +17,7 @@ func (p *matrixProduct) activations(l Lowering, x Ref, m, read, block int) matri
 	case block == 0:
 		return matrixOperand{x: x}
 	case p.roundsFew(read, block):
-		p.stage = read
+		p.stage, p.rounds = read, true
 		return matrixOperand{x: x}
 	case block != matrixChunk || p.depth%matrixChunk != 0:
 		q := l.Scratch(ir.BF16, n)

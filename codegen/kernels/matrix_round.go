@@ -7,45 +7,53 @@ import (
 	"github.com/kiln-project/kiln/ir"
 )
 
-// Activations that a product of few rows rounds in blocks itself: a launch that does
-// takes longer than the few rows do in every group.
+// Rows of x in a group's shared memory, for products of few rows. The group may round
+// them in blocks there: a launch that does takes longer than few rows do in every group.
 
-// maxRounded is how many blocks a warp rounds in a product, at most.
-const maxRounded = 20
+// maxStaged is how many blocks of x a warp has to write there, at most.
+const maxStaged = 20
+
+// fewBlocks reports whether a group of a product that reads so many rows of x may have
+// them in shared memory.
+func (p *matrixProduct) fewBlocks(rows int) bool {
+	whole, rest := p.chunksOf()
+	return rows*(whole+min(rest, 1)) <= maxStaged
+}
 
 // roundsFew reports whether groups of a product round the rows that each of them reads,
 // in blocks of so many elements.
 func (p *matrixProduct) roundsFew(rows, block int) bool {
-	u := unitOf(p.t)
-	return u.mma != nil && rows <= maxSkinny && block == matrixChunk && p.depth%matrixChunk == 0 && rows*ceilDiv(p.depth/matrixChunk, u.waves) <= maxRounded
+	return unitOf(p.t).mma != nil && rows <= maxSkinny && block == matrixChunk && p.depth%matrixChunk == 0 && p.fewBlocks(rows)
 }
 
 // stageStride is how many elements apart blocks of x lie in shared memory. The rows that
 // the lanes of a warp read at once use different banks.
-func (s *streamer) stageStride() int {
-	if s.apart || s.stage == 1 {
+func (p *matrixProduct) stageStride() int {
+	if p.apart || p.stage == 1 {
 		return matrixChunk
 	}
 	return matrixChunk + lanesPerRow*matrixRun
 }
 
-// round rounds the rows of x in blocks, each warp the chunks that it multiplies.
-func (s *streamer) round() {
-	if s.staged == nil {
+// stageX writes rows of x to shared memory, each warp the chunks that it multiplies.
+func (s *streamer) stageX() {
+	if s.stage == 0 {
 		return
 	}
 	for c := range s.whole {
-		s.roundChunk(c)
+		s.stageChunk(c)
 	}
 	if s.rest > 0 {
-		s.If(s.Cmp(kernel.LT, s.wave, s.Int(s.rest)), func() { s.roundChunk(s.whole) })
+		s.If(s.Cmp(kernel.LT, s.wave, s.Int(s.rest)), func() { s.stageChunk(s.whole) })
 	}
-	s.Barrier()
+	if s.keeps {
+		s.Barrier()
+	}
 }
 
-// roundChunk rounds a chunk of all rows: a block's numbers are in the warp's lanes,
+// stageChunk writes a chunk of all rows: a block's numbers are in the warp's lanes,
 // laneQuant in each.
-func (s *streamer) roundChunk(chunk int) {
+func (s *streamer) stageChunk(chunk int) {
 	k := s.chunk(chunk)
 	from := s.Mul(s.WaveLane(), s.Int(laneQuant))
 	var rows []kernel.Vec
@@ -61,7 +69,10 @@ func (s *streamer) roundChunk(chunk int) {
 	to = s.Add(s.Mul(to, s.Int(matrixRun)), s.URem(from, s.Int(matrixRun)))
 	for r, words := range rows {
 		at := s.Add(s.Mul(s.Add(s.Mul(k, s.Int(s.stage)), s.Int(r)), s.Int(s.stageStride())), to)
-		lo, hi := s.roundBlock(words)
+		lo, hi := s.At(words, 0), s.At(words, 1)
+		if s.rounds {
+			lo, hi = s.roundBlock(words)
+		}
 		if s.apartByHalves() {
 			lo, hi = s.halvesApart(lo, hi)
 		}
@@ -90,10 +101,7 @@ func (s *streamer) roundBlock(words kernel.Vec) (lo, hi kernel.V) {
 			top = s.Max(s.And(x, s.Int32(math.MaxInt32)), top)
 		}
 	}
-	for i := matrixChunk / laneQuant / 2; i >= 1; i /= 2 {
-		top = s.Max(top, s.LaneXor(top, i))
-	}
-	largest := s.Bits(top)
+	largest := s.Bits(s.WaveMaxUnsigned(top))
 	scale, exp := s.Pow2Ceil(s.Mul(largest, s.Float(float64(float32(1/f.max)))))
 	inverse := s.Bits(s.Shl(s.Sub(s.Int32(254), exp), s.Int32(23)))
 	scale = s.Select(s.Cmp(kernel.LE, largest, s.Float(math.MaxFloat32)), scale, s.Float(math.NaN()))

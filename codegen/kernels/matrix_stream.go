@@ -9,65 +9,82 @@ import (
 )
 
 // Products of few rows on NVIDIA's warps. They are bound by reading w, so a warp always
-// has some of it under way: a ring of registers, of which each part is loaded again as
-// soon as it was multiplied, with what comes so many parts later, of the group's next
-// tile too. A group multiplies several tiles, one after the other, with the same x.
+// has some of it under way: a ring of places in shared memory, of which each is filled
+// again as soon as its part of w was multiplied, with the part that comes so many later,
+// be it of the group's next tile. A lane copies what it reads itself and so waits for
+// nobody. A group multiplies several tiles, one after the other, with the same x.
 
 // matrixStream says how such a product runs. No result depends on it.
 type matrixStream struct {
 	strip    int // tiles of a group, one after the other
 	ring     int // parts of w that a warp has under way
-	ahead    int // chunks of x that a warp has in registers; 0: it reads x when it needs it
 	resident int // groups that run on a processor at a time
-	stage    int // rows of x that a group rounds in blocks and keeps in shared memory
+
+	// Where x is: in registers, if keeps, else in shared memory, if stage, or copied along
+	// with w. stage is the number of rows that a group has there, rounded in blocks if
+	// rounds.
+	keeps, rounds bool
+	stage         int
 }
 
 // streams reports whether a product runs so.
 func (p *matrixProduct) streams() bool { return unitOf(p.t).mma != nil && p.skinny() }
 
-// streamer is the state of stream. A part is what a warp multiplies at once: a tile of
-// 16 rows of one of the weights, in one of the warp's chunks.
-type streamer struct {
-	*matrixEmitter
-	wave, sub, group kernel.V
-	whole, rest      int          // chunks that each warp has, and warps that have one more
-	ring             []streamPart // by place in the ring
-	xs               [][][]*kernel.VecVar
-	staged           *kernel.Buf // rows of x, rounded, in the order that lanes read them
-	sums             *kernel.Buf
-	slots            int  // tiles of 16 whose sums are in sums at a time
-	turns            bool // sums of a tile, and of the next beside them
+// chunksOf are the chunks that each of the warps has, and those left, which some have one
+// more of: K's end, if that is no whole chunk, is among them.
+func (p *matrixProduct) chunksOf() (whole, rest int) {
+	n := unitOf(p.t).waves
+	whole = p.depth / matrixChunk / n
+	return whole, ceilDiv(p.depth, matrixChunk) - whole*n
 }
 
-// streamPart is what a lane has of a part: vectors of 16 bytes, by which of its rows,
-// and the scales' bytes, which nothing waits for before it is multiplied.
-type streamPart struct {
-	w      [][]*kernel.VecVar
-	scales []*kernel.Var
+// perChunk is the number of parts of a chunk. A part is what a warp multiplies at once: a
+// tile of 16 rows of one of the weights, in one of the warp's chunks.
+func (p *matrixProduct) perChunk() int { return p.products * p.cols }
+
+// vectors is how many times 16 bytes a lane has of a row of w in a chunk, and xVectors of
+// a row of x.
+func (p *matrixProduct) vectors() int { return perLane / p.run() }
+
+const (
+	xVectors   = perLane / matrixRun
+	vectorSize = 16 * 32 // a warp's vectors in bytes
+)
+
+// streamer is the state of stream.
+type streamer struct {
+	*matrixEmitter
+	lane, wave, sub, group kernel.V
+	whole, rest            int
+	copies                 *kernel.Buf        // the ring, as bytes
+	scales                 []*kernel.Var      // of 8-bit weights, by part: the bytes
+	next                   []*kernel.Var      // of the next tile
+	kept                   [][]*kernel.VecVar // x, by chunk and row: xVectors each
+	staged                 *kernel.Buf
+	sums                   *kernel.Buf
+	slots                  int  // tiles of 16 whose sums are in sums at a time
+	turns                  bool // sums of a tile, and of the next beside them
 }
 
 // stream is multiply for few rows, of as many tiles from row n0 on as strip says and
 // there are.
 func (p *matrixProduct) stream(k *kernel.K, x matrixRows, ws []matrixWeight, n0, strip kernel.V, done func(row, col kernel.V, sums []kernel.Vec)) {
-	u := unitOf(p.t)
-	s := &streamer{matrixEmitter: &matrixEmitter{matrixProduct: p, K: k, unit: u, x: x, ws: ws}, wave: k.Wave()}
-	s.sub, s.group = u.place(k, k.WaveLane())
-	chunks := ceilDiv(p.depth, matrixChunk)
-	s.whole, s.rest = chunks/u.waves, chunks%u.waves
+	s := &streamer{matrixEmitter: &matrixEmitter{matrixProduct: p, K: k, unit: unitOf(p.t), x: x, ws: ws}, lane: k.WaveLane(), wave: k.Wave()}
+	s.sub, s.group = s.unit.place(k, s.lane)
+	s.whole, s.rest = p.chunksOf()
 	if p.resident > 1 {
 		k.Resident(p.resident)
 	}
 	s.allocate()
-	for i := range min(p.matrixStream.ring, s.parts()) {
-		s.load(s.ring[i], i, n0)
+	for i := range s.ring {
+		s.copy(i, n0)
 	}
-	s.round()
-	for i := range min(p.ahead, s.whole) {
-		s.keepX(i)
+	s.loadScales(s.scales, n0)
+	s.stageX()
+	for i, row := range s.kept {
+		s.keepX(row, i/p.rowsOfX(), i%p.rowsOfX())
 	}
-	if s.staged != nil && s.keepsX() {
-		k.Barrier() // the sums lie where x did
-	}
+	k.Barrier() // keeps loads that are to be under way by now before it, too
 	tile := func(i kernel.V, last bool) {
 		at := k.Add(n0, k.Mul(i, k.Int(p.tileCols())))
 		s.tile(at, last)
@@ -83,10 +100,8 @@ func (p *matrixProduct) stream(k *kernel.K, x matrixRows, ws []matrixWeight, n0,
 	tile(last, true)
 }
 
-// perChunk is the number of parts of a chunk, and parts those of a tile but for chunks
-// that some warps alone have.
-func (s *streamer) perChunk() int { return s.products * s.cols }
-func (s *streamer) parts() int    { return s.whole * s.perChunk() }
+// parts is the number of parts of a tile, but for those left.
+func (s *streamer) parts() int { return s.whole * s.perChunk() }
 
 // part is which chunk of the warp's, weight and column a part is of.
 func (s *streamer) part(i int) (chunk, product, col int) {
@@ -94,124 +109,167 @@ func (s *streamer) part(i int) (chunk, product, col int) {
 	return i / n, i % n / s.cols, i % n % s.cols
 }
 
-// keepsX reports whether all that a warp needs of x stays in its registers.
-func (s *streamer) keepsX() bool { return s.whole > 0 && s.ahead == s.whole && s.rest == 0 }
+// copiesX reports whether x comes along with w.
+func (p *matrixProduct) copiesX() bool { return !p.keeps && p.stage == 0 }
 
-// xVectors is the number of vectors that a lane has of a row of x in a chunk.
-const xVectors = perLane / matrixRun
+// placeBytes is a warp's place in the ring for a part of w, and the scales of e2m1.
+func (p *matrixProduct) placeBytes() int {
+	n := unitOf(p.t).rows * p.vectors() * vectorSize
+	if p.w == ir.F4E2M1 {
+		n += unitOf(p.t).rows * vectorSize / 4
+	}
+	return n
+}
+
+// xBytes is a warp's place for a chunk of x.
+func (p *matrixProduct) xBytes() int { return p.rowsOfX() * xVectors * vectorSize }
+
+// shared is what a group has of shared memory, in bytes: the ring, x and the sums.
+func (p *matrixProduct) shared() (ring, x, sums int) {
+	waves := unitOf(p.t).waves
+	ring, sums = waves*p.ring*p.placeBytes(), 4*p.sumSlots()*p.slotWords()
+	if p.sumTurns() {
+		sums *= 2
+	}
+	switch {
+	case p.stage > 0:
+		x = ceilDiv(p.depth, matrixChunk) * p.stage * p.stageStride() * 2
+	case p.copiesX():
+		x = waves * p.ring / p.perChunk() * p.xBytes()
+	}
+	return ring, x, sums
+}
+
+// slotWords is the room for all warps' sums of one tile of 16, and sumSlots for how many
+// there is room.
+func (p *matrixProduct) slotWords() int {
+	words := unitOf(p.t).sumWords()
+	if p.oneRow {
+		words = target.MatrixTile // of the one row of x that counts
+	}
+	return unitOf(p.t).waves * p.products * words
+}
+
+func (p *matrixProduct) sumSlots() int {
+	return min(p.rows*p.cols, unitOf(p.t).waves, max(1, maxSumWords/p.slotWords()))
+}
+
+// sumTurns reports whether the sums of a tile have room beside those of the last.
+func (p *matrixProduct) sumTurns() bool {
+	return p.strip > 1 && p.sumSlots() == p.rows*p.cols && 2*p.sumSlots()*p.slotWords() <= maxSumWords
+}
 
 func (s *streamer) allocate() {
-	words := func() *kernel.VecVar { return s.VecVar(s.ZeroVec(kernel.I32, 4)) }
 	for range s.products * s.rows * s.cols {
 		s.acc = append(s.acc, s.VecVar(s.ZeroVec(kernel.F32, target.ResultRun)))
 	}
-	for range max(1, min(s.matrixStream.ring, s.parts())) {
-		var part streamPart
-		for range s.unit.rows {
-			var row []*kernel.VecVar
-			for range perLane / s.run() {
-				row = append(row, words())
+	if s.w != ir.BF16 && s.w != ir.F4E2M1 {
+		for range s.parts() {
+			s.scales, s.next = append(s.scales, s.Var(s.Int32(0))), append(s.next, s.Var(s.Int32(0)))
+		}
+	}
+	if s.keeps {
+		for range s.whole {
+			for range s.rowsOfX() {
+				var row []*kernel.VecVar
+				for range xVectors {
+					row = append(row, s.VecVar(s.ZeroVec(kernel.I32, 4)))
+				}
+				s.kept = append(s.kept, row)
 			}
-			part.w = append(part.w, row)
 		}
-		for range s.scalesOfPart() {
-			part.scales = append(part.scales, s.Var(s.Int32(0)))
-		}
-		s.ring = append(s.ring, part)
 	}
-	for range min(s.ahead, s.whole) {
-		var rows [][]*kernel.VecVar
-		for range s.rowsOfX() {
-			var row []*kernel.VecVar
-			for range xVectors {
-				row = append(row, words())
-			}
-			rows = append(rows, row)
-		}
-		s.xs = append(s.xs, rows)
-	}
-	// Sums, and x where it is rounded; both at once if x is read while there are sums.
-	tiles := s.rows * s.cols
-	one := s.unit.waves * s.products * s.sumWords()
-	s.slots = min(tiles, s.unit.waves, max(1, maxSumWords/one))
-	sums, x := one*s.slots, 0
-	if s.turns = s.strip > 1 && s.slots == tiles && 2*sums <= maxSumWords; s.turns {
-		sums *= 2
-	}
-	if s.stage > 0 {
-		x = ceilDiv(s.depth, matrixChunk) * s.stage * s.stageStride() / 2
-	}
-	switch {
-	case x == 0 || s.keepsX() || s.strip == 1:
-		both := s.Shared(ir.F32, max(sums, x))
-		s.sums, s.staged = both, both.As(ir.BF16)
-	default:
-		s.sums, s.staged = s.Shared(ir.F32, sums), s.Shared(ir.F32, x).As(ir.BF16)
-	}
-	if x == 0 {
-		s.staged = nil
-	}
+	ring, x, sums := s.shared()
+	s.slots, s.turns = s.sumSlots(), s.sumTurns()
+	s.copies = s.SharedPool(ring + x + sums)
+	s.staged, s.sums = s.copies.At(s.Int(ring)).As(ir.BF16), s.copies.At(s.Int(ring+x)).As(ir.F32)
 }
 
-// scalesOfPart is how many scales a lane has of a part: one for a tile, or one for each
-// of its rows, of which a lane's k in a chunk are one block.
-func (s *streamer) scalesOfPart() int {
-	switch s.w {
-	case ir.BF16:
-		return 0
-	case ir.F4E2M1:
-		return s.unit.rows
-	}
-	return 1
+// place is where this warp's part i is in the ring, and xPlace where x of its chunk is.
+func (s *streamer) place(i int) kernel.V {
+	size := s.placeBytes()
+	at := s.Add(s.Mul(s.wave, s.Int(s.ring*size)), s.Mul(s.lane, s.Int(16)))
+	return s.Add(at, s.Int(i%s.ring*size))
 }
 
-// load loads part i of the tile that begins at row n0.
-func (s *streamer) load(to streamPart, i int, n0 kernel.V) {
+func (s *streamer) xPlace(chunk int) kernel.V {
+	size, n := s.xBytes(), s.ring/s.perChunk()
+	at := s.Add(s.Mul(s.wave, s.Int(n*size)), s.Mul(s.lane, s.Int(16)))
+	return s.Add(at, s.Int(s.unit.waves*s.ring*s.placeBytes()+chunk%n*size))
+}
+
+// wAt is where the lane's vectors of part i of the tile at row n0 are, by row, in bytes,
+// and scaleAt where their scales are.
+func (s *streamer) wAt(i, r int, n0 kernel.V) (wAt, scaleAt kernel.V) {
 	chunk, product, col := s.part(i)
-	w := s.ws[product]
-	k := s.chunk(chunk)
-	rowBytes, lane := int(s.w.Bytes(s.depth)), s.Add(s.Mul(s.group, s.Int(16)), s.Mul(k, s.Int(int(s.w.Bytes(matrixChunk)))))
-	for r, row := range to.w {
-		at := s.row(w, n0, col*target.MatrixTile+r*target.MatrixTile/s.unit.rows)
-		from := s.Add(s.Mul(at, s.Int(rowBytes)), lane)
-		for v, x := range row {
-			at := s.Add(from, s.Int(v*16*lanesPerRow))
-			if s.depth%matrixChunk == 0 {
-				x.Set(w.rows.Bytes().LoadVec(at, 16))
-				continue
+	w, k := s.ws[product], s.chunk(chunk)
+	row := s.Add(s.Add(n0, s.sub), s.Int(col*target.MatrixTile+r*target.MatrixTile/s.unit.rows))
+	if s.n%s.tileCols() != 0 {
+		row = s.clamp(row)
+	}
+	row = s.Add(s.Mul(w.index, s.Int(s.n)), row)
+	wAt = s.Add(s.Mul(row, s.Int(int(s.w.Bytes(s.depth)))), s.Add(s.Mul(s.group, s.Int(16)), s.Mul(k, s.Int(int(s.w.Bytes(matrixChunk))))))
+	if s.w == ir.F4E2M1 {
+		scaleAt = s.Add(s.Mul(row, s.Int(s.scaleCols())), s.Mul(k, s.Int(matrixChunk/target.ScaleBlock)))
+	}
+	return wAt, scaleAt
+}
+
+// clamp keeps a row within the weight.
+func (s *streamer) clamp(row kernel.V) kernel.V {
+	return s.Select(s.Cmp(kernel.LT, row, s.Int(s.n)), row, s.Int(s.n-1))
+}
+
+// copy starts to copy part i of the tile that begins at row n0.
+func (s *streamer) copy(i int, n0 kernel.V) {
+	chunk, product, col := s.part(i)
+	w, to, n := s.ws[product], s.place(i), s.vectors()
+	for r := range s.unit.rows {
+		from, scale := s.wAt(i, r, n0)
+		for v := range n {
+			s.copies.CopyAsync(s.Add(to, s.Int((r*n+v)*vectorSize)), w.rows.Bytes(), s.Add(from, s.Int(v*16*lanesPerRow)))
+		}
+		if s.w == ir.F4E2M1 { // of the four lanes of a row, each uses a byte
+			s.copies.CopyWordAsync(s.scalePlace(i, r), w.scales.Bytes(), scale)
+		}
+	}
+	if s.copiesX() && product == 0 && col == 0 {
+		to := s.xPlace(chunk)
+		for r := range s.rowsOfX() {
+			for v := range xVectors {
+				at, _ := s.xAt(chunk, r, v)
+				s.copies.CopyAsync(s.Add(to, s.Int((r*xVectors+v)*vectorSize)), s.x.x.Bytes(), s.Mul(at, s.Int(2)))
 			}
-			first := s.Add(s.Mul(k, s.Int(matrixChunk)), s.Mul(s.Add(s.group, s.Int(v*lanesPerRow)), s.Int(s.run())))
-			x.Set(w.rows.Bytes().LoadVecIf(s.Cmp(kernel.LT, first, s.Int(s.depth)), at, 16))
-		}
-		if s.w == ir.F4E2M1 {
-			block := s.Add(s.Mul(k, s.Int(matrixChunk/target.ScaleBlock)), s.group)
-			to.scales[r].Set(w.scales.Bytes().Load(s.Add(s.Mul(at, s.Int(s.scaleCols())), block)))
 		}
 	}
-	if s.scalesOfPart() == 1 {
-		rows, b := ceilDiv(s.n, s.block[0]), s.UDiv(s.clamp(s.Add(n0, s.Int(col*target.MatrixTile))), s.Int(s.block[0]))
-		at := s.Mul(s.Add(s.Mul(w.index, s.Int(rows)), b), s.Int(s.scaleCols()))
-		to.scales[0].Set(w.scales.Bytes().Load(s.Add(at, s.UDiv(s.Mul(k, s.Int(matrixChunk)), s.Int(s.block[1])))))
+	s.CommitCopies()
+}
+
+// scalePlace is where the lane has the scales of a row of a part of e2m1.
+func (s *streamer) scalePlace(i, r int) kernel.V {
+	at := s.Sub(s.place(i), s.Mul(s.lane, s.Int(12))) // lanes are 4 bytes apart here
+	return s.Add(at, s.Int(s.unit.rows*s.vectors()*vectorSize+r*vectorSize/4))
+}
+
+// loadScales loads the scales of all parts of a tile of 8-bit weights.
+func (s *streamer) loadScales(to []*kernel.Var, n0 kernel.V) {
+	for i, x := range to {
+		_, product, col := s.part(i)
+		x.Set(s.scaleOf8(i, product, col, n0))
 	}
+}
+
+// scaleOf8 is the scale of part i, which all its rows have.
+func (s *streamer) scaleOf8(i, product, col int, n0 kernel.V) kernel.V {
+	chunk, _, _ := s.part(i)
+	w := s.ws[product]
+	rows, block := ceilDiv(s.n, s.block[0]), s.UDiv(s.clamp(s.Add(n0, s.Int(col*target.MatrixTile))), s.Int(s.block[0]))
+	at := s.Mul(s.Add(s.Mul(w.index, s.Int(rows)), block), s.Int(s.scaleCols()))
+	return w.scales.Bytes().Load(s.Add(at, s.UDiv(s.Mul(s.chunk(chunk), s.Int(matrixChunk)), s.Int(s.block[1]))))
 }
 
 // chunk is the number of this warp's chunk i.
 func (s *streamer) chunk(i int) kernel.V { return s.Add(s.wave, s.Int(i*s.unit.waves)) }
-
-// row is the lane's row of all matrices of a stack, i rows below its first of a tile.
-func (s *streamer) row(w matrixWeight, n0 kernel.V, i int) kernel.V {
-	row := s.clamp(s.Add(s.Add(n0, s.sub), s.Int(i)))
-	return s.Add(s.Mul(w.index, s.Int(s.n)), row)
-}
-
-// clamp keeps a row within the weight. Where no tile crosses its end, rows differ by
-// constants, which a load has for nothing.
-func (s *streamer) clamp(row kernel.V) kernel.V {
-	if s.n%s.tileCols() == 0 {
-		return row
-	}
-	return s.Select(s.Cmp(kernel.LT, row, s.Int(s.n)), row, s.Int(s.n-1))
-}
 
 // tile adds up the products of a tile. Unless it is the last, the next is under way
 // then.
@@ -220,74 +278,138 @@ func (s *streamer) tile(n0 kernel.V, last bool) {
 		a.Set(s.ZeroVec(kernel.F32, target.ResultRun))
 	}
 	next := s.Add(n0, s.Int(s.tileCols()))
-	size := len(s.ring)
-	for c := range s.whole {
-		var x [][]kernel.Vec
-		for j := range s.perChunk() {
-			i := c*s.perChunk() + j
-			if j == 0 || s.apart {
-				x = s.xOf(i)
-			}
-			s.multiplyPart(s.ring[i%size], i, x)
-			if i += size; i < s.parts() {
-				s.load(s.ring[i%size], i, n0)
-			} else if !last {
-				s.load(s.ring[i%size], i-s.parts(), next)
-			}
+	if !last {
+		s.loadScales(s.next, next)
+	}
+	var x [][]kernel.Vec
+	for i := range s.parts() {
+		under := s.ring - 1
+		if last {
+			under = min(under, s.parts()-1-i)
 		}
-		if s.ahead > 0 && !s.keepsX() && (c+s.ahead < s.whole || !last) {
-			s.keepX((c + s.ahead) % s.whole)
+		s.WaitCopies(under)
+		if chunk, product, col := s.part(i); col == 0 && (product == 0 || s.apart) {
+			x = s.xOf(chunk, product)
+		}
+		w, scales := s.partAt(i)
+		s.multiplyPart(i, w, scales, x)
+		if j := i + s.ring; j < s.parts() {
+			s.copy(j, n0)
+		} else if !last {
+			s.copy(j-s.parts(), next)
+		}
+	}
+	if !last {
+		for i, x := range s.scales {
+			x.Set(s.next[i].Get())
 		}
 	}
 	if s.rest > 0 {
 		s.If(s.Cmp(kernel.LT, s.wave, s.Int(s.rest)), func() {
 			for i := s.parts(); i < s.parts()+s.perChunk(); i++ {
-				s.load(s.ring[0], i, n0)
-				s.multiplyPart(s.ring[0], i, s.xOf(i))
+				_, product, _ := s.part(i)
+				w, scales := s.partInMemory(i, n0)
+				s.multiplyPart(i, w, scales, s.xOf(s.whole, product))
 			}
 		})
 	}
 }
 
+// partAt is what the lane has of part i, by row, and its scales as bytes.
+func (s *streamer) partAt(i int) (w [][]kernel.Vec, scales []kernel.V) {
+	n := s.vectors()
+	for r := range s.unit.rows {
+		var row []kernel.Vec
+		for v := range n {
+			row = append(row, s.copies.LoadVec(s.Add(s.place(i), s.Int((r*n+v)*vectorSize)), 16))
+		}
+		w = append(w, row)
+		if s.w == ir.F4E2M1 {
+			scales = append(scales, s.copies.Load(s.Add(s.scalePlace(i, r), s.group)))
+		}
+	}
+	if len(s.scales) > 0 {
+		scales = append(scales, s.scales[i].Get())
+	}
+	return w, scales
+}
+
+// partInMemory is partAt of a part of the chunks left, which are not copied.
+func (s *streamer) partInMemory(i int, n0 kernel.V) (w [][]kernel.Vec, scales []kernel.V) {
+	chunk, product, col := s.part(i)
+	of := s.ws[product]
+	for r := range s.unit.rows {
+		from, scale := s.wAt(i, r, n0)
+		var row []kernel.Vec
+		for v := range s.vectors() {
+			at := s.Add(from, s.Int(v*16*lanesPerRow))
+			if s.depth%matrixChunk == 0 {
+				row = append(row, of.rows.Bytes().LoadVec(at, 16))
+				continue
+			}
+			first := s.Add(s.Mul(s.chunk(chunk), s.Int(matrixChunk)), s.Mul(s.Add(s.group, s.Int(v*lanesPerRow)), s.Int(s.run())))
+			row = append(row, of.rows.Bytes().LoadVecIf(s.Cmp(kernel.LT, first, s.Int(s.depth)), at, 16))
+		}
+		w = append(w, row)
+		if s.w == ir.F4E2M1 {
+			scales = append(scales, of.scales.Bytes().Load(s.Add(scale, s.group)))
+		}
+	}
+	if s.w != ir.BF16 && s.w != ir.F4E2M1 {
+		scales = append(scales, s.scaleOf8(i, product, col, n0))
+	}
+	return w, scales
+}
+
 // multiplyPart adds a part to the sums.
-func (s *streamer) multiplyPart(part streamPart, i int, x [][]kernel.Vec) {
+func (s *streamer) multiplyPart(i int, w [][]kernel.Vec, scales []kernel.V, x [][]kernel.Vec) {
 	_, product, col := s.part(i)
-	var w [][]kernel.Vec
-	for _, row := range part.w {
-		w = append(w, values(row))
+	if s.w == ir.F4E2M1 {
+		var rows []kernel.Vec
+		for _, row := range w {
+			rows = append(rows, row...)
+		}
+		w = nil
+		for _, row := range s.E2M1RowsApart(rows, scales) {
+			w = append(w, s.inVectors(row))
+		}
+	} else {
+		for i, b := range scales {
+			scales[i] = s.DecodeE8M0(b)
+		}
+		w = s.asBF16(w, scales)
 	}
-	var scales []kernel.V
-	for _, b := range part.scales {
-		scales = append(scales, s.DecodeE8M0(b.Get()))
-	}
-	b := s.asBF16(w, scales)
 	for r := range s.rows {
-		s.addTile(s.sum(product, r, col), b, scales, x[s.rowOfX(product, r)], kernel.V{})
+		s.addTile(s.sum(product, r, col), w, scales, x[s.rowOfX(product, r)], kernel.V{})
 	}
 }
 
-func values(vars []*kernel.VecVar) []kernel.Vec {
+// inVectors are bf16 numbers in vectors of matrixRun.
+func (s *streamer) inVectors(x kernel.Vec) []kernel.Vec {
 	var out []kernel.Vec
-	for _, v := range vars {
-		out = append(out, v.Get())
+	for i := 0; i < x.Len(); i += matrixRun / 2 {
+		out = append(out, s.Part(x, i, matrixRun/2))
 	}
 	return out
 }
 
-// xOf is x for part i, by row; of rows that other parts have it is empty.
-func (s *streamer) xOf(i int) [][]kernel.Vec {
-	chunk, product, _ := s.part(i)
+// xOf is x of a chunk by row; where products have rows of their own, of one product.
+func (s *streamer) xOf(chunk, product int) [][]kernel.Vec {
 	out := make([][]kernel.Vec, s.rowsOfX())
 	for r := range out {
 		if s.apart && r/s.rows != product {
 			continue
 		}
-		if s.ahead > 0 && chunk < s.whole {
-			out[r] = values(s.xs[chunk%s.ahead][r])
-		} else {
-			out[r] = s.readX(chunk, r)
+		if s.keeps && chunk < s.whole {
+			for _, v := range s.kept[chunk*s.rowsOfX()+r] {
+				out[r] = append(out[r], v.Get())
+			}
+			continue
 		}
-		if s.staged == nil && s.apartByHalves() {
+		for v := range xVectors {
+			out[r] = append(out[r], s.xVector(chunk, r, v))
+		}
+		if s.stage == 0 && s.apartByHalves() {
 			for v, x := range out[r] {
 				out[r][v] = s.BF16Apart(x)
 			}
@@ -296,45 +418,41 @@ func (s *streamer) xOf(i int) [][]kernel.Vec {
 	return out
 }
 
-// keepX has registers take x of a chunk.
-func (s *streamer) keepX(chunk int) {
-	for r, row := range s.xs[chunk%s.ahead] {
-		for v, x := range s.readX(chunk, r) {
-			row[v].Set(x)
+// keepX has registers take row r of x in a chunk.
+func (s *streamer) keepX(row []*kernel.VecVar, chunk, r int) {
+	for v, x := range row {
+		y := s.xVector(chunk, r, v)
+		if s.stage == 0 && s.apartByHalves() {
+			y = s.BF16Apart(y)
 		}
+		x.Set(y)
 	}
 }
 
-// readX is the lane's vectors of a row of x in a chunk, those that it has of w there.
-func (s *streamer) readX(chunk, row int) []kernel.Vec {
-	k := s.chunk(chunk)
-	var out []kernel.Vec
-	for v := range xVectors {
-		if s.staged != nil {
-			at := s.Add(s.Mul(k, s.Int(s.stage)), s.x.staged[row])
-			at = s.Add(s.Mul(at, s.Int(s.stageStride())), s.Mul(s.group, s.Int(matrixRun)))
-			out = append(out, s.staged.LoadVec(s.Add(at, s.Int(v*lanesPerRow*matrixRun)), matrixRun))
-			continue
-		}
-		first := s.Add(s.Mul(k, s.Int(matrixChunk)), s.Mul(s.group, s.Int(s.run())))
-		first = s.Add(first, s.Int(v*matrixRun/s.run()*s.run()*lanesPerRow+v*matrixRun%s.run()))
-		at := s.Add(s.Mul(s.x.at[row], s.Int(s.depth)), first)
-		if s.depth%matrixChunk == 0 {
-			out = append(out, s.x.x.LoadVec(at, matrixRun))
-		} else {
-			out = append(out, s.x.x.LoadVecIf(s.Cmp(kernel.LT, first, s.Int(s.depth)), at, matrixRun))
-		}
+// xVector is vector v that the lane has of row r of x in a chunk: of the k that it has of
+// w there.
+func (s *streamer) xVector(chunk, r, v int) kernel.Vec {
+	switch {
+	case s.stage > 0:
+		at := s.Add(s.Mul(s.chunk(chunk), s.Int(s.stage)), s.x.staged[r])
+		at = s.Add(s.Mul(at, s.Int(s.stageStride())), s.Mul(s.group, s.Int(matrixRun)))
+		return s.staged.LoadVec(s.Add(at, s.Int(v*lanesPerRow*matrixRun)), matrixRun)
+	case s.copiesX() && chunk < s.whole:
+		return s.copies.LoadVec(s.Add(s.xPlace(chunk), s.Int((r*xVectors+v)*vectorSize)), 16)
 	}
-	return out
+	at, first := s.xAt(chunk, r, v)
+	if s.depth%matrixChunk == 0 {
+		return s.x.x.LoadVec(at, matrixRun)
+	}
+	return s.x.x.LoadVecIf(s.Cmp(kernel.LT, first, s.Int(s.depth)), at, matrixRun)
 }
 
-// sumWords is the room for the sums of a tile of 16: all, or those of the one row of x
-// that counts.
-func (s *streamer) sumWords() int {
-	if s.oneRow {
-		return target.MatrixTile
-	}
-	return s.unit.sumWords()
+// xAt is where that vector is in memory, and its first k.
+func (s *streamer) xAt(chunk, r, v int) (at, first kernel.V) {
+	first = s.Add(s.Mul(s.chunk(chunk), s.Int(matrixChunk)), s.Mul(s.group, s.Int(s.run())))
+	i := v * matrixRun
+	first = s.Add(first, s.Int(i/s.run()*s.run()*lanesPerRow+i%s.run()))
+	return s.Add(s.Mul(s.x.at[r], s.Int(s.depth)), first), first
 }
 
 // combine adds the warps' sums in their order and has done finish the tiles of 16, each
@@ -342,31 +460,32 @@ func (s *streamer) sumWords() int {
 // that those before have been read.
 func (s *streamer) combine(step kernel.V, done func(row, col kernel.V, sums []kernel.Vec)) {
 	tiles, waves := s.rows*s.cols, s.unit.waves
-	place := func(wave, slot kernel.V, product int) kernel.V {
-		at := s.Add(s.Mul(s.Add(s.Mul(wave, s.Int(s.slots)), slot), s.Int(s.products)), s.Int(product))
-		at = s.Mul(at, s.Int(s.sumWords()))
+	words := s.slotWords() / waves / s.products
+	at := func(wave, slot kernel.V, product int) kernel.V {
+		i := s.Add(s.Mul(s.Add(s.Mul(wave, s.Int(s.slots)), slot), s.Int(s.products)), s.Int(product))
+		i = s.Mul(i, s.Int(words))
 		if s.turns {
-			at = s.Add(at, s.Mul(s.And(step, s.Int(1)), s.Int(waves*s.slots*s.products*s.sumWords())))
+			i = s.Add(i, s.Mul(s.And(step, s.Int(1)), s.Int(s.slots*s.slotWords())))
 		}
-		return at
+		return i
 	}
 	for first := 0; first < tiles; first += s.slots {
-		if first > 0 || s.strip > 1 && !s.turns || s.staged != nil && !s.keepsX() && s.strip == 1 {
+		if first > 0 || s.strip > 1 && !s.turns {
 			s.Barrier() // what lies there has been read
 		}
 		n := min(s.slots, tiles-first)
 		for slot := range n {
 			for p := range s.products {
-				s.storeSum(place(s.wave, s.Int(slot), p), s.sum(p, (first+slot)/s.cols, (first+slot)%s.cols).Get())
+				s.storeSum(at(s.wave, s.Int(slot), p), s.sum(p, (first+slot)/s.cols, (first+slot)%s.cols).Get())
 			}
 		}
 		s.Barrier()
 		finish := func() {
 			var sums []kernel.Vec
 			for p := range s.products {
-				sum := s.loadSum(place(s.Int(0), s.wave, p))
+				sum := s.loadSum(at(s.Int(0), s.wave, p))
 				for w := 1; w < waves; w++ {
-					sum = s.MapVec(func(v ...kernel.V) kernel.V { return s.Add(v[0], v[1]) }, sum, s.loadSum(place(s.Int(w), s.wave, p)))
+					sum = s.MapVec(func(v ...kernel.V) kernel.V { return s.Add(v[0], v[1]) }, sum, s.loadSum(at(s.Int(w), s.wave, p)))
 				}
 				sums = append(sums, sum)
 			}
@@ -385,7 +504,7 @@ func (s *streamer) combine(step kernel.V, done func(row, col kernel.V, sums []ke
 
 func (s *streamer) storeSum(at kernel.V, sum kernel.Vec) {
 	if !s.oneRow {
-		s.unit.storeSum(s.K, s.sums, at, s.WaveLane(), sum)
+		s.unit.storeSum(s.K, s.sums, at, s.lane, sum)
 		return
 	}
 	s.If(s.Cmp(kernel.EQ, s.group, s.Int(0)), func() { // of column 0, of two rows
@@ -397,7 +516,7 @@ func (s *streamer) storeSum(at kernel.V, sum kernel.Vec) {
 
 func (s *streamer) loadSum(at kernel.V) kernel.Vec {
 	if !s.oneRow {
-		return s.unit.loadSum(s.K, s.sums, at, s.WaveLane())
+		return s.unit.loadSum(s.K, s.sums, at, s.lane)
 	}
 	return s.AsF32(s.sums.LoadVec(s.Add(at, s.Mul(s.group, s.Int(target.ResultRun))), target.ResultRun))
 }
@@ -407,5 +526,5 @@ func (m matrixStream) spec() string {
 	if m == (matrixStream{}) {
 		return ""
 	}
-	return fmt.Sprintf(" strips%v ring%d ahead%d resident%d stage%d", m.strip > 1, m.ring, m.ahead, m.resident, m.stage)
+	return fmt.Sprintf(" strips%v ring%d resident%d keeps%v stage%d rounds%v", m.strip > 1, m.ring, m.resident, m.keeps, m.stage, m.rounds)
 }

@@ -79,7 +79,7 @@ const maxSkinny = target.MatrixTile
 func (p *matrixProduct) shape(m, groups int) {
 	switch u := unitOf(p.t); {
 	case u.mma != nil && m <= maxSkinny:
-		p.tune(m, groups)
+		p.tune(m, groups, powerOf2(m))
 		return
 	case m <= maxSkinny:
 		p.rows, p.cols = ceilDiv(min(m, maxSkinny), u.cols), max(1, min(4, p.n/4096))

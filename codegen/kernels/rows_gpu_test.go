@@ -339,7 +339,9 @@ func decodeRows() []perfRow {
 			g.add("linear", ir.A("to", ir.F32), g.turn("x", ir.BF16, t, 4096), g.each("w", ir.BF16, 2560, 4096))
 		})
 		const d, inner, e, k = 4096, 2048, 256, 6
-		w8 := func(g *perfGraph, name string, n, k int) *ir.Value { return g.scaled(g.own, name, ir.F8E4M3, 128, 128, n, k) }
+		w8 := func(g *perfGraph, name string, n, k int) *ir.Value {
+			return g.scaled(g.own, name, ir.F8E4M3, 128, 128, n, k)
+		}
 		limit := ir.A("limit", 10.0, "act_block", 0)
 		add("expert", 20, 3*d*inner, func(g *perfGraph) {
 			g.add("expert", limit, g.turn("x", ir.BF16, t, d), w8(g, "w1", inner, d), w8(g, "w3", inner, d), w8(g, "w2", d, inner), g.turn("one", ir.F32, t, 1))
