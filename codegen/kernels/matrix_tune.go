@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/kiln-project/kiln/codegen/target"
+	"github.com/kiln-project/kiln/ir"
 )
 
 // How products of few rows are cut up on NVIDIA's GPUs, found by measuring on an H200:
@@ -29,17 +30,15 @@ func (p *matrixProduct) tune(m, groups, read int) {
 	p.rows, p.cols, p.strip = ceilDiv(m, u.cols), 1, 1
 	whole, rest := p.chunksOf()
 	tiles := ceilDiv(p.n, target.MatrixTile)
-	p.resident = 3
-	under, widest := 48<<10, 1 // bytes that a group has under way, tiles of 16 side by side
-	switch {
-	case tiles*groups <= processors: // a group has its processor for itself
-		p.resident, under = 1, 160<<10
-	case whole == 1:
-		widest = 4
+	p.resident = max(1, min(3, ceilDiv(tiles*groups, processors)))
+	if p.rows > 1 || p.w == ir.BF16 {
+		p.resident = min(p.resident, 2)
 	}
-	if p.rows > 1 && p.resident > 2 {
-		p.resident, under = 2, 64<<10
+	widest := 1 // tiles of 16 side by side
+	if whole == 1 {
+		widest = 4 / p.rows
 	}
+	under := 0 // bytes that a group has under way, if not what there is room for
 	p.keeps = rest == 0 && whole*p.rowsOfX()*xVectors*4 <= keptWords
 	canStage := read <= maxSkinny && p.depth%matrixChunk == 0 && p.fewBlocks(read)
 	p.knobs(&under, &widest)
@@ -48,15 +47,26 @@ func (p *matrixProduct) tune(m, groups, read int) {
 	}
 	best, was := -1.0, p.matrixStream
 	chosen, chosenCols := was, 1
-	for cols := widest; cols > 0; cols /= 2 {
-		for strip := maxStrip; strip > 0; strip-- {
-			p.cols, p.matrixStream = cols, was
-			p.strip, p.ring = strip, p.ringOf(strip, cols, under)
-			slots := processors * p.resident
-			all := ceilDiv(ceilDiv(tiles, cols), strip) * groups
-			share := float64(tiles*groups) / float64(ceilDiv(all, slots)*slots*strip*cols)
-			if share > best+0.02 && p.fits() {
-				best, chosen, chosenCols = share, p.matrixStream, cols
+	for resident := was.resident; resident > 0; resident-- {
+		for cols := widest; cols > 0; cols /= 2 {
+			for strip := maxStrip; strip > 0; strip-- {
+				p.cols, p.matrixStream = cols, was
+				p.strip, p.resident = strip, resident
+				if p.ring = p.longestRing(under); p.ring < 0 {
+					continue
+				}
+				slots := processors * p.resident
+				all := ceilDiv(ceilDiv(tiles, cols), strip) * groups
+				share := float64(tiles*groups) / float64(ceilDiv(all, slots)*slots*strip*cols)
+				if ring, _, _ := p.shared(); ring*resident < 64<<10 {
+					share /= 2
+				}
+				if resident < was.resident {
+					share -= 0.05
+				}
+				if share > best+0.02 {
+					best, chosen, chosenCols = share, p.matrixStream, cols
+				}
 			}
 		}
 	}
@@ -64,37 +74,36 @@ func (p *matrixProduct) tune(m, groups, read int) {
 		panic(fmt.Sprintf("no tile: %+v", *p))
 	}
 	p.cols, p.matrixStream = chosenCols, chosen
-}
-
-// fits reports whether as many groups as are to run at a time have room.
-func (p *matrixProduct) fits() bool {
-	ring, x, sums := p.shared()
-	if p.strip > 1 && (p.ring == 0 || !p.strips()) {
-		return false
+	if os.Getenv("KILN_LIN_SAY") != "" {
+		ring, x, sums := p.shared()
+		fmt.Printf("n%d k%d %v m%d groups%d read%d: tile%dx%d %+v ring %d KB x %d KB sums %d KB\n", p.n, p.depth, p.w, m, groups, read, p.rows, p.cols, p.matrixStream, ring>>10, x>>10, sums>>10)
 	}
-	return ring+x+sums <= processorShared/p.resident-groupShared
 }
 
-func (p *matrixProduct) strips() bool {
-	_, rest := p.chunksOf()
-	return rest == 0
-}
-
-// ringOf is how many parts of w a warp has under way.
-func (p *matrixProduct) ringOf(strip, cols, under int) int {
-	p.cols = cols
-	whole, _ := p.chunksOf()
-	parts, n := whole*p.perChunk(), max(1, under/(unitOf(p.t).waves*p.placeBytes()))
-	n = min(n, parts)
-	step := 1
+// longestRing is how many parts of w a warp may have under way, of at most so many bytes
+// of all warps, or -1 if there is no room for any.
+func (p *matrixProduct) longestRing(under int) int {
+	whole, rest := p.chunksOf()
+	if p.strip > 1 && rest > 0 { // the chunks left are not copied ahead
+		return -1
+	}
+	parts, step := whole*p.perChunk(), 1
 	if p.copiesX() {
 		step = p.perChunk()
-		n = max(n, min(parts, step))
 	}
-	for n > 0 && (n%step != 0 || strip > 1 && parts%n != 0) {
-		n--
+	for p.ring = parts; p.ring >= min(1, parts); p.ring-- {
+		if p.ring%step != 0 || p.strip > 1 && parts%p.ring != 0 {
+			continue
+		}
+		ring, x, sums := p.shared()
+		if p.copiesX() {
+			ring, x = ring+x, 0
+		}
+		if (under == 0 || ring <= under || p.ring <= step) && ring+x+sums <= processorShared/p.resident-groupShared {
+			return p.ring
+		}
 	}
-	return n
+	return -1
 }
 
 func (p *matrixProduct) knobs(under, widest *int) {
@@ -115,9 +124,7 @@ func (p *matrixProduct) knobs(under, widest *int) {
 		case "proc":
 			processors = n
 		case "kb":
-			if p.resident > 1 {
-				*under = n << 10
-			}
+			*under = n << 10
 		case "widest":
 			*widest = n
 		case "res":
