@@ -81,16 +81,16 @@ func (k *K) E2M1RowsApart(rows []Vec, scales []V) []Vec {
 	if !k.nvidia("e2m1 to bf16 by halves") {
 		return rows
 	}
-	// One multiplication makes the exponent right and scales, but for scales from 2 on: the
-	// factor may not be a bf16 then. Few weights have such scales, and few warps see one.
+	// One multiplication makes the exponent right and scales, but for scales above 2: the
+	// factor is no bf16 then. Few weights have such scales, and few warps see one.
 	const two, unit = 128, 126 << 7
 	pair := func(code V, first int) V { return k.Add(k.Mul(code, k.Int32(1<<23|1<<7)), k.Int32(first<<16|first)) }
 	out := make([]*VecVar, len(rows))
-	all := scales[0]
+	largest := scales[0]
 	for _, s := range scales[1:] {
-		all = k.Or(all, s)
+		largest = k.Max(largest, s)
 	}
-	some := k.WaveAny(k.Cmp(GE, all, k.Int32(two)))
+	some := k.WaveAny(k.Cmp(GT, largest, k.Int32(two)))
 	for i, row := range rows {
 		factor := pair(k.Min(scales[i], k.Int32(two)), unit)
 		out[i] = k.VecVar(k.MapVec(func(v ...V) V { return k.mulBF16(v[0], factor) }, k.e2m1Halves(row)))
