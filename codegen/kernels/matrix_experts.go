@@ -123,18 +123,22 @@ func (p *matrixRouted) launch(l Lowering, y Ref) {
 	macs := int64(p.products) * int64(p.tokens*p.choices) * int64(p.n) * int64(p.depth)
 	l.Launch(Launch{
 		Name: "matrix_experts", Spec: fmt.Sprintf("%s %s limit%g", p.matrixProduct.spec(), p.routing.spec(), p.limit),
-		Grid: p.tiles * p.colTiles(), Work: macs, Flops: 2 * macs, Touched: p.touched,
+		Grid: one("nogate", p.tiles*p.colTiles()), Work: macs, Flops: 2 * macs, Touched: p.touched,
 		In: append(p.inputs(), p.operands()...), Out: []Ref{y}, Ints: []int{p.tokens, p.tiles, max(1, p.strip)},
 		Body: func(k *kernel.K, b []*kernel.Buf, ints []kernel.V) {
 			x, ws, scales, b := p.operandsIn(b)
 			tile, colTile := p.place(k, ints[1])
 			u := unitOf(p.t)
 			p.tileIn(k, b, tile, ints[0], func(t routedTile) {
-				for i := range p.matrixProduct.rows {
-					at, _ := t.pair(k.Add(u.sub(k, k.Lane()), k.Int(i*u.cols)))
+				x.row = func(i kernel.V) kernel.V {
+					at, _ := t.pair(i)
 					if p.perToken {
 						at = k.UDiv(at, k.Int(p.choices))
 					}
+					return at
+				}
+				for i := range p.matrixProduct.rows {
+					at := x.row(k.Add(u.sub(k, k.Lane()), k.Int(i*u.cols)))
 					x.at = append(x.at, at)
 					if p.stage > 0 { // the tile's one row
 						x.stage, x.staged = []kernel.V{at}, []kernel.V{k.Int(0)}
@@ -172,7 +176,7 @@ func (p *matrixRouted) launchSum(l Lowering, shared []Ref, y Ref) {
 	macs := int64(p.tokens*p.choices) * int64(p.n) * int64(p.depth)
 	l.Launch(Launch{
 		Name: "matrix_experts_sum", Spec: fmt.Sprintf("%s shared%d", p.matrixProduct.spec(), len(shared)),
-		Grid: p.tokens * p.colTiles(), Work: macs, Flops: 2 * macs, Touched: p.touched,
+		Grid: one("nodown", p.tokens*p.colTiles()), Work: macs, Flops: 2 * macs, Touched: p.touched,
 		In: append(append(p.inputs(), p.ids), shared...), Out: []Ref{y}, Ints: []int{p.tokens, max(1, p.strip)},
 		Body: func(k *kernel.K, b []*kernel.Buf, ints []kernel.V) {
 			x, ws, scales, b := p.operandsIn(b)
@@ -260,4 +264,11 @@ func sumPairs(l Lowering, r *routing, rows Ref, shared []Ref, y Ref, d int) {
 			})
 		},
 	})
+}
+
+func one(name string, n int) int {
+	if diag(name) {
+		return 1
+	}
+	return n
 }

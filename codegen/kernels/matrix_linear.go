@@ -184,6 +184,7 @@ func (p *matrixLaunch) body(k *kernel.K, b []*kernel.Buf, m, strip kernel.V) {
 	inM := func(row kernel.V) kernel.V {
 		return k.Select(k.Cmp(kernel.LT, row, m), row, k.Sub(m, k.Int(1)))
 	}
+	x.row = func(i kernel.V) kernel.V { return k.Add(k.Mul(inM(k.Add(m0, i)), k.Int(p.groups)), group) }
 	for r := range p.rows {
 		row := inM(k.Add(m0, k.Add(u.sub(k, k.Lane()), k.Int(r*u.cols))))
 		x.at = append(x.at, k.Add(k.Mul(row, k.Int(p.groups)), group))

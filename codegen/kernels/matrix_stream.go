@@ -76,7 +76,11 @@ func (p *matrixProduct) stream(k *kernel.K, x matrixRows, ws []matrixWeight, n0,
 		k.Resident(p.resident)
 	}
 	s.allocate()
-	for i := range s.ring {
+	first := s.ring
+	if p.copiesX() { // the last place is filled behind the first barrier
+		first -= p.perChunk()
+	}
+	for i := range first {
 		s.copy(i, n0)
 	}
 	s.loadScales(s.scales, n0)
@@ -122,7 +126,7 @@ func (p *matrixProduct) placeBytes() int {
 }
 
 // xBytes is a warp's place for a chunk of x.
-func (p *matrixProduct) xBytes() int { return p.rowsOfX() * xVectors * vectorSize }
+func (p *matrixProduct) xBytes() int { return p.rowsOfX() * unitOf(p.t).cols * matrixChunk * 2 }
 
 // shared is what a group has of shared memory, in bytes: the ring, x and the sums.
 func (p *matrixProduct) shared() (ring, x, sums int) {
@@ -194,8 +198,7 @@ func (s *streamer) place(i int) kernel.V {
 
 func (s *streamer) xPlace(chunk int) kernel.V {
 	size, n := s.xBytes(), s.ring/s.perChunk()
-	at := s.Add(s.Mul(s.wave, s.Int(n*size)), s.Mul(s.lane, s.Int(16)))
-	return s.Add(at, s.Int(s.unit.waves*s.ring*s.placeBytes()+chunk%n*size))
+	return s.Add(s.Mul(s.wave, s.Int(n*size)), s.Int(s.unit.waves*s.ring*s.placeBytes()+chunk%n*size))
 }
 
 // wAt is where the lane's vectors of part i of the tile at row n0 are, by row, in bytes,
@@ -225,24 +228,54 @@ func (s *streamer) copy(i int, n0 kernel.V) {
 	chunk, product, col := s.part(i)
 	w, to, n := s.ws[product], s.place(i), s.vectors()
 	for r := range s.unit.rows {
+		if diag("noload") {
+			break
+		}
 		from, scale := s.wAt(i, r, n0)
 		for v := range n {
 			s.copies.CopyAsync(s.Add(to, s.Int((r*n+v)*vectorSize)), w.rows.Bytes(), s.Add(from, s.Int(v*16*lanesPerRow)))
 		}
-		if s.w == ir.F4E2M1 { // of the four lanes of a row, each uses a byte
+		if s.w == ir.F4E2M1 && !diag("noscale") { // of the four lanes of a row, each uses a byte
 			s.copies.CopyWordAsync(s.scalePlace(i, r), w.scales.Bytes(), scale)
 		}
 	}
-	if s.copiesX() && product == 0 && col == 0 {
-		to := s.xPlace(chunk)
-		for r := range s.rowsOfX() {
-			for v := range xVectors {
-				at, _ := s.xAt(chunk, r, v)
-				s.copies.CopyAsync(s.Add(to, s.Int((r*xVectors+v)*vectorSize)), s.x.x.Bytes(), s.Mul(at, s.Int(2)))
-			}
+	if s.copiesX() {
+		if product == 0 && col == 0 {
+			s.copyX(chunk)
+		}
+		if i%s.perChunk() != s.perChunk()-1 {
+			return
 		}
 	}
 	s.CommitCopies()
+}
+
+// copyX starts to copy the rows of x in a chunk: a warp copies what its lanes read, each
+// line of memory at once.
+func (s *streamer) copyX(chunk int) {
+	const units = matrixChunk / matrixRun // of 16 bytes in a row
+	at := s.xPlace(chunk)
+	for i := 0; i < s.rowsOfX()*s.unit.cols; i += 2 {
+		row := s.Add(s.LShr(s.lane, s.Int(4)), s.Int(i))
+		unit := s.And(s.lane, s.Int(units-1))
+		from := s.Add(s.Mul(s.x.row(row), s.Int(s.depth)), s.Mul(s.chunk(chunk), s.Int(matrixChunk)))
+		from = s.Add(from, s.Mul(unit, s.Int(matrixRun)))
+		to := s.Add(s.Mul(row, s.Int(units)), s.swizzled(unit, row))
+		s.copies.CopyAsync(s.Add(at, s.Mul(to, s.Int(16))), s.x.x, from)
+	}
+}
+
+// swizzled is where a unit of 16 bytes of a row of x lies in the row's place, so that the
+// lanes that read at once use different banks.
+func (s *streamer) swizzled(unit, row kernel.V) kernel.V {
+	odd := s.And(row, s.Int(1))
+	switch s.run() {
+	case matrixRun:
+		odd = s.Shl(odd, s.Int(2))
+	case 4 * matrixRun:
+		odd = s.Or(s.Shl(odd, s.Int(1)), s.And(s.LShr(unit, s.Int(3)), s.Int(1)))
+	}
+	return s.Xor(unit, odd)
 }
 
 // scalePlace is where the lane has the scales of a row of a part of e2m1.
@@ -281,22 +314,40 @@ func (s *streamer) tile(n0 kernel.V, last bool) {
 	if !last {
 		s.loadScales(s.next, next)
 	}
+	refill := func(i int) { // the place of the part before part i + 1 - s.ring
+		switch {
+		case i < s.parts():
+			s.copy(i, n0)
+		case !last:
+			s.copy(i-s.parts(), next)
+		case s.copiesX() && i%s.perChunk() == 0: // so that as many groups follow
+			s.CommitCopies()
+		}
+	}
 	var x [][]kernel.Vec
 	for i := range s.parts() {
-		under := s.ring - 1
-		if last {
-			under = min(under, s.parts()-1-i)
+		chunk, product, col := s.part(i)
+		switch {
+		case !s.copiesX():
+			under := s.ring - 1
+			if last {
+				under = min(under, s.parts()-1-i)
+			}
+			s.WaitCopies(under)
+		case i%s.perChunk() == 0:
+			s.WaitCopies(max(0, s.ring/s.perChunk()-2))
+			s.Barrier() // of what other lanes copied; and the chunk before has been read
+			for j := range s.perChunk() {
+				refill(i + s.ring - s.perChunk() + j)
+			}
 		}
-		s.WaitCopies(under)
-		if chunk, product, col := s.part(i); col == 0 && (product == 0 || s.apart) {
+		if col == 0 && (product == 0 || s.apart) {
 			x = s.xOf(chunk, product)
 		}
 		w, scales := s.partAt(i)
 		s.multiplyPart(i, w, scales, x)
-		if j := i + s.ring; j < s.parts() {
-			s.copy(j, n0)
-		} else if !last {
-			s.copy(j-s.parts(), next)
+		if !s.copiesX() {
+			refill(i + s.ring)
 		}
 	}
 	if !last {
@@ -364,7 +415,20 @@ func (s *streamer) partInMemory(i int, n0 kernel.V) (w [][]kernel.Vec, scales []
 // multiplyPart adds a part to the sums.
 func (s *streamer) multiplyPart(i int, w [][]kernel.Vec, scales []kernel.V, x [][]kernel.Vec) {
 	_, product, col := s.part(i)
-	if s.w == ir.F4E2M1 {
+	if diag("nocvt") {
+		var out [][]kernel.Vec
+		for _, row := range w {
+			var r []kernel.Vec
+			for len(r) < xVectors {
+				r = append(r, row...)
+			}
+			out = append(out, r)
+		}
+		if s.w != ir.BF16 && s.w != ir.F4E2M1 {
+			scales[0] = s.DecodeE8M0(scales[0])
+		}
+		w = out
+	} else if s.w == ir.F4E2M1 {
 		var rows []kernel.Vec
 		for _, row := range w {
 			rows = append(rows, row...)
@@ -438,7 +502,10 @@ func (s *streamer) xVector(chunk, r, v int) kernel.Vec {
 		at = s.Add(s.Mul(at, s.Int(s.stageStride())), s.Mul(s.group, s.Int(matrixRun)))
 		return s.staged.LoadVec(s.Add(at, s.Int(v*lanesPerRow*matrixRun)), matrixRun)
 	case s.copiesX() && chunk < s.whole:
-		return s.copies.LoadVec(s.Add(s.xPlace(chunk), s.Int((r*xVectors+v)*vectorSize)), 16)
+		unit := s.Add(s.Mul(s.group, s.Int(s.run()/matrixRun)), s.Int(s.vectorK(v)/matrixRun))
+		row := s.Add(s.sub, s.Int(r*s.unit.cols))
+		at := s.Add(s.Mul(row, s.Int(matrixChunk/matrixRun)), s.swizzled(unit, row))
+		return s.copies.LoadVec(s.Add(s.xPlace(chunk), s.Mul(at, s.Int(16))), 16)
 	}
 	at, first := s.xAt(chunk, r, v)
 	if s.depth%matrixChunk == 0 {
@@ -447,11 +514,16 @@ func (s *streamer) xVector(chunk, r, v int) kernel.Vec {
 	return s.x.x.LoadVecIf(s.Cmp(kernel.LT, first, s.Int(s.depth)), at, matrixRun)
 }
 
+// vectorK is the first k of vector v of x in a chunk, in the first lane of a row.
+func (p *matrixProduct) vectorK(v int) int {
+	i, run := v*matrixRun, p.run()
+	return i/run*run*lanesPerRow + i%run
+}
+
 // xAt is where that vector is in memory, and its first k.
 func (s *streamer) xAt(chunk, r, v int) (at, first kernel.V) {
 	first = s.Add(s.Mul(s.chunk(chunk), s.Int(matrixChunk)), s.Mul(s.group, s.Int(s.run())))
-	i := v * matrixRun
-	first = s.Add(first, s.Int(i/s.run()*s.run()*lanesPerRow+i%s.run()))
+	first = s.Add(first, s.Int(s.vectorK(v)))
 	return s.Add(s.Mul(s.x.at[r], s.Int(s.depth)), first), first
 }
 
@@ -526,5 +598,5 @@ func (m matrixStream) spec() string {
 	if m == (matrixStream{}) {
 		return ""
 	}
-	return fmt.Sprintf(" strips%v ring%d resident%d keeps%v stage%d rounds%v", m.strip > 1, m.ring, m.resident, m.keeps, m.stage, m.rounds)
+	return fmt.Sprintf(" strips%v ring%d resident%d keeps%v stage%d rounds%v%v%v%v", m.strip > 1, m.ring, m.resident, m.keeps, m.stage, m.rounds, diag("nocvt"), diag("noload"), diag("noscale"))
 }

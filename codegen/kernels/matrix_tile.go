@@ -147,6 +147,7 @@ type matrixRows struct {
 	at        []kernel.V // for each row of the tile's units, and product if those are apart, which row of x this lane reads
 	// Of rows that the group rounds: which, and which of them a lane reads, as in at.
 	stage, staged []kernel.V
+	row           func(i kernel.V) kernel.V // of row i of a tile
 }
 
 // run is how many consecutive k of a row of w a lane loads at once, 16 bytes.

@@ -45,6 +45,9 @@ func (p *matrixProduct) tune(m, groups, read int) {
 	if !p.keeps && p.stage == 0 && canStage {
 		p.stage = read
 	}
+	if p.copiesX() {
+		p.resident, widest = 1, max(1, 4/p.rows/p.products)
+	}
 	best, was := -1.0, p.matrixStream
 	chosen, chosenCols := was, 1
 	for resident := was.resident; resident > 0; resident-- {
@@ -87,11 +90,11 @@ func (p *matrixProduct) longestRing(under int) int {
 	if p.strip > 1 && rest > 0 { // the chunks left are not copied ahead
 		return -1
 	}
-	parts, step := whole*p.perChunk(), 1
-	if p.copiesX() {
-		step = p.perChunk()
+	parts, step, least := whole*p.perChunk(), 1, 1
+	if p.copiesX() { // by chunks, and one beside that which is multiplied
+		step, least = p.perChunk(), 2*p.perChunk()
 	}
-	for p.ring = parts; p.ring >= min(1, parts); p.ring-- {
+	for p.ring = max(parts, min(least, 2*parts)); p.ring >= min(least, parts); p.ring-- {
 		if p.ring%step != 0 || p.strip > 1 && parts%p.ring != 0 {
 			continue
 		}
@@ -105,6 +108,8 @@ func (p *matrixProduct) longestRing(under int) int {
 	}
 	return -1
 }
+
+func diag(name string) bool { return strings.Contains(os.Getenv("KILN_LIN"), name+"=1") }
 
 func (p *matrixProduct) knobs(under, widest *int) {
 	e := os.Getenv("KILN_LIN")
