@@ -123,7 +123,7 @@ func (p *matrixRouted) launch(l Lowering, y Ref) {
 	macs := int64(p.products) * int64(p.tokens*p.choices) * int64(p.n) * int64(p.depth)
 	l.Launch(Launch{
 		Name: "matrix_experts", Spec: fmt.Sprintf("%s %s limit%g", p.matrixProduct.spec(), p.routing.spec(), p.limit),
-		Grid: one("nogate", p.tiles*p.colTiles()), Work: macs, Flops: 2 * macs, Touched: p.touched,
+		Grid: p.tiles * p.colTiles(), Work: macs, Flops: 2 * macs, Touched: p.touched,
 		In: append(p.inputs(), p.operands()...), Out: []Ref{y}, Ints: []int{p.tokens, p.tiles, max(1, p.strip)},
 		Body: func(k *kernel.K, b []*kernel.Buf, ints []kernel.V) {
 			x, ws, scales, b := p.operandsIn(b)
@@ -176,7 +176,7 @@ func (p *matrixRouted) launchSum(l Lowering, shared []Ref, y Ref) {
 	macs := int64(p.tokens*p.choices) * int64(p.n) * int64(p.depth)
 	l.Launch(Launch{
 		Name: "matrix_experts_sum", Spec: fmt.Sprintf("%s shared%d", p.matrixProduct.spec(), len(shared)),
-		Grid: one("nodown", p.tokens*p.colTiles()), Work: macs, Flops: 2 * macs, Touched: p.touched,
+		Grid: p.tokens * p.colTiles(), Work: macs, Flops: 2 * macs, Touched: p.touched,
 		In: append(append(p.inputs(), p.ids), shared...), Out: []Ref{y}, Ints: []int{p.tokens, max(1, p.strip)},
 		Body: func(k *kernel.K, b []*kernel.Buf, ints []kernel.V) {
 			x, ws, scales, b := p.operandsIn(b)
@@ -264,11 +264,4 @@ func sumPairs(l Lowering, r *routing, rows Ref, shared []Ref, y Ref, d int) {
 			})
 		},
 	})
-}
-
-func one(name string, n int) int {
-	if diag(name) {
-		return 1
-	}
-	return n
 }

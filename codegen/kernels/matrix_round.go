@@ -16,7 +16,7 @@ const maxStaged = 20
 // fewBlocks reports whether a group of a product that reads so many rows of x may have
 // them in shared memory.
 func (p *matrixProduct) fewBlocks(rows int) bool {
-	whole, rest := p.chunksOf()
+	whole, rest := p.steps()
 	return rows*(whole+min(rest, 1)) <= maxStaged
 }
 

@@ -8,16 +8,17 @@ import (
 	"github.com/kiln-project/kiln/ir"
 )
 
-// Products of few rows on NVIDIA's warps. They are bound by reading w, so a warp always
+// Products of few rows on NVIDIA's warps. They are bound by reading w, so a group always
 // has some of it under way: a ring of places in shared memory, of which each is filled
-// again as soon as its part of w was multiplied, with the part that comes so many later,
-// be it of the group's next tile. A lane copies what it reads itself and so waits for
-// nobody. A group multiplies several tiles, one after the other, with the same x.
+// again as soon as all warps have multiplied what was there, be it with w of the group's
+// next tile. A place has a step: of each row of the tile, the chunk of each warp, which
+// lie together in memory, so that whole lines are copied. A group multiplies several
+// tiles, one after the other, with the same x.
 
 // matrixStream says how such a product runs. No result depends on it.
 type matrixStream struct {
 	strip    int // tiles of a group, one after the other
-	ring     int // parts of w that a warp has under way
+	ring     int // places
 	resident int // groups that run on a processor at a time
 
 	// Where x is: in registers, if keeps, else in shared memory, if stage, or copied along
@@ -30,25 +31,21 @@ type matrixStream struct {
 // streams reports whether a product runs so.
 func (p *matrixProduct) streams() bool { return unitOf(p.t).mma != nil && p.skinny() }
 
-// chunksOf are the chunks that each of the warps has, and those left, which some have one
-// more of: K's end, if that is no whole chunk, is among them.
-func (p *matrixProduct) chunksOf() (whole, rest int) {
+// steps is how many chunks each of the warps has, and rest how many chunks are left, of
+// which some warps have one more: K's end, if that is no whole chunk, is among them.
+func (p *matrixProduct) steps() (whole, rest int) {
 	n := unitOf(p.t).waves
 	whole = p.depth / matrixChunk / n
 	return whole, ceilDiv(p.depth, matrixChunk) - whole*n
 }
 
-// perChunk is the number of parts of a chunk. A part is what a warp multiplies at once: a
+// parts is the number of parts of a step. A part is what a warp multiplies at once: a
 // tile of 16 rows of one of the weights, in one of the warp's chunks.
-func (p *matrixProduct) perChunk() int { return p.products * p.cols }
-
-// vectors is how many times 16 bytes a lane has of a row of w in a chunk, and xVectors of
-// a row of x.
-func (p *matrixProduct) vectors() int { return perLane / p.run() }
+func (p *matrixProduct) parts() int { return p.products * p.cols }
 
 const (
-	xVectors   = perLane / matrixRun
-	vectorSize = 16 * 32 // a warp's vectors in bytes
+	unit     = 16 // bytes that a lane copies or reads at once
+	xVectors = perLane / matrixRun
 )
 
 // streamer is the state of stream.
@@ -56,92 +53,92 @@ type streamer struct {
 	*matrixEmitter
 	lane, wave, sub, group kernel.V
 	whole, rest            int
-	copies                 *kernel.Buf        // the ring, as bytes
-	scales                 []*kernel.Var      // of 8-bit weights, by part: the bytes
-	next                   []*kernel.Var      // of the next tile
-	kept                   [][]*kernel.VecVar // x, by chunk and row: xVectors each
-	staged                 *kernel.Buf
-	sums                   *kernel.Buf
-	slots                  int  // tiles of 16 whose sums are in sums at a time
-	turns                  bool // sums of a tile, and of the next beside them
+	n0, last               kernel.V           // the first tile's first row, and the number of the last tile
+	pool                   *kernel.Buf        // the ring, x and the sums, as bytes
+	scales, next           []*kernel.Var      // of 8-bit weights, by step and part: bytes
+	kept                   [][]*kernel.VecVar // x, by step and row: xVectors each
+	staged, sums           *kernel.Buf
+	slots                  int // tiles of 16 whose sums are in sums at a time
 }
 
 // stream is multiply for few rows, of as many tiles from row n0 on as strip says and
 // there are.
 func (p *matrixProduct) stream(k *kernel.K, x matrixRows, ws []matrixWeight, n0, strip kernel.V, done func(row, col kernel.V, sums []kernel.Vec)) {
-	s := &streamer{matrixEmitter: &matrixEmitter{matrixProduct: p, K: k, unit: unitOf(p.t), x: x, ws: ws}, lane: k.WaveLane(), wave: k.Wave()}
+	s := &streamer{matrixEmitter: &matrixEmitter{matrixProduct: p, K: k, unit: unitOf(p.t), x: x, ws: ws}, lane: k.WaveLane(), wave: k.Wave(), n0: n0}
 	s.sub, s.group = s.unit.place(k, s.lane)
-	s.whole, s.rest = p.chunksOf()
+	s.whole, s.rest = p.steps()
 	if p.resident > 1 {
 		k.Resident(p.resident)
 	}
+	left := k.UDiv(k.Sub(k.Int(p.n+p.tileCols()-1), n0), k.Int(p.tileCols()))
+	s.last = k.Sub(k.Select(k.Cmp(kernel.LT, left, strip), left, strip), k.Int(1))
+	if p.strip == 1 {
+		s.last = k.Int(0)
+	}
 	s.allocate()
-	first := s.ring
-	if p.copiesX() { // the last place is filled behind the first barrier
-		first -= p.perChunk()
+	for i := range s.ring - 1 { // the last place is filled behind the first barrier
+		s.fill(k.Int(0), i)
 	}
-	for i := range first {
-		s.copy(i, n0)
-	}
-	s.loadScales(s.scales, n0)
+	s.loadScales(s.scales, k.Int(0))
 	s.stageX()
 	for i, row := range s.kept {
 		s.keepX(row, i/p.rowsOfX(), i%p.rowsOfX())
 	}
-	k.Barrier() // keeps loads that are to be under way by now before it, too
-	tile := func(i kernel.V, last bool) {
-		at := k.Add(n0, k.Mul(i, k.Int(p.tileCols())))
-		s.tile(at, last)
-		s.combine(i, func(row, col kernel.V, sums []kernel.Vec) { done(row, k.Add(at, col), sums) })
+	if s.stage > 0 && !s.keeps {
+		k.Barrier()
+	}
+	tile := func(i kernel.V) {
+		s.tile(i)
+		at := s.rowOf(i)
+		s.combine(func(row, col kernel.V, sums []kernel.Vec) { done(row, k.Add(at, col), sums) })
 	}
 	if p.strip == 1 {
-		tile(k.Int(0), true)
+		tile(k.Int(0))
 		return
 	}
-	left := k.UDiv(k.Sub(k.Int(p.n+p.tileCols()-1), n0), k.Int(p.tileCols()))
-	last := k.Sub(k.Select(k.Cmp(kernel.LT, left, strip), left, strip), k.Int(1))
-	k.For(k.Int(0), last, 1, func(i kernel.V) { tile(i, false) })
-	tile(last, true)
+	k.For(k.Int(0), k.Add(s.last, k.Int(1)), 1, tile)
 }
 
-// parts is the number of parts of a tile, but for those left.
-func (s *streamer) parts() int { return s.whole * s.perChunk() }
-
-// part is which chunk of the warp's, weight and column a part is of.
-func (s *streamer) part(i int) (chunk, product, col int) {
-	n := s.perChunk()
-	return i / n, i % n / s.cols, i % n % s.cols
-}
+// rowOf is the first row of tile i.
+func (s *streamer) rowOf(i kernel.V) kernel.V { return s.Add(s.n0, s.Mul(i, s.Int(s.tileCols()))) }
 
 // copiesX reports whether x comes along with w.
 func (p *matrixProduct) copiesX() bool { return !p.keeps && p.stage == 0 }
 
-// placeBytes is a warp's place in the ring for a part of w, and the scales of e2m1.
+// copiesScales reports whether the scales of w do: those of e2m1, where a step's are
+// whole units.
+func (p *matrixProduct) copiesScales() bool {
+	return p.w == ir.F4E2M1 && p.depth%(unit*target.ScaleBlock) == 0
+}
+
+// stepBytes is what a step has of a row of w, partBytes of a part of all warps, scaleBytes
+// of the scales of a row, and xBytes of a row of x.
+func (p *matrixProduct) stepBytes() int { return unitOf(p.t).waves * int(p.w.Bytes(matrixChunk)) }
+func (p *matrixProduct) partBytes() int { return target.MatrixTile * p.stepBytes() }
+func (p *matrixProduct) scaleBytes() int {
+	return unitOf(p.t).waves * matrixChunk / target.ScaleBlock
+}
+func (p *matrixProduct) xBytes() int { return unitOf(p.t).waves * matrixChunk * 2 }
+
+// placeBytes is the size of a place: the parts, their scales and x.
 func (p *matrixProduct) placeBytes() int {
-	n := unitOf(p.t).rows * p.vectors() * vectorSize
-	if p.w == ir.F4E2M1 {
-		n += unitOf(p.t).rows * vectorSize / 4
+	n := p.parts() * p.partBytes()
+	if p.copiesScales() {
+		n += p.parts() * target.MatrixTile * p.scaleBytes()
+	}
+	if p.copiesX() {
+		n += p.rowsOfX() * unitOf(p.t).cols * p.xBytes()
 	}
 	return n
 }
 
-// xBytes is a warp's place for a chunk of x.
-func (p *matrixProduct) xBytes() int { return p.rowsOfX() * unitOf(p.t).cols * matrixChunk * 2 }
-
 // shared is what a group has of shared memory, in bytes: the ring, x and the sums.
 func (p *matrixProduct) shared() (ring, x, sums int) {
-	waves := unitOf(p.t).waves
-	ring, sums = waves*p.ring*p.placeBytes(), 4*p.sumSlots()*p.slotWords()
-	if p.sumTurns() {
-		sums *= 2
-	}
-	switch {
-	case p.stage > 0:
+	sums = 4 * p.sumSlots() * p.slotWords()
+	if p.stage > 0 {
 		x = ceilDiv(p.depth, matrixChunk) * p.stage * p.stageStride() * 2
-	case p.copiesX():
-		x = waves * p.ring / p.perChunk() * p.xBytes()
 	}
-	return ring, x, sums
+	return p.ring * p.placeBytes(), x, sums
 }
 
 // slotWords is the room for all warps' sums of one tile of 16, and sumSlots for how many
@@ -158,64 +155,72 @@ func (p *matrixProduct) sumSlots() int {
 	return min(p.rows*p.cols, unitOf(p.t).waves, max(1, maxSumWords/p.slotWords()))
 }
 
-// sumTurns reports whether the sums of a tile have room beside those of the last.
-func (p *matrixProduct) sumTurns() bool {
-	return p.strip > 1 && p.sumSlots() == p.rows*p.cols && 2*p.sumSlots()*p.slotWords() <= maxSumWords
-}
-
 func (s *streamer) allocate() {
 	for range s.products * s.rows * s.cols {
 		s.acc = append(s.acc, s.VecVar(s.ZeroVec(kernel.F32, target.ResultRun)))
 	}
 	if s.w != ir.BF16 && s.w != ir.F4E2M1 {
-		for range s.parts() {
+		for range s.whole * s.parts() {
 			s.scales, s.next = append(s.scales, s.Var(s.Int32(0))), append(s.next, s.Var(s.Int32(0)))
 		}
 	}
 	if s.keeps {
-		for range s.whole {
-			for range s.rowsOfX() {
-				var row []*kernel.VecVar
-				for range xVectors {
-					row = append(row, s.VecVar(s.ZeroVec(kernel.I32, 4)))
-				}
-				s.kept = append(s.kept, row)
+		for range s.whole * s.rowsOfX() {
+			var row []*kernel.VecVar
+			for range xVectors {
+				row = append(row, s.VecVar(s.ZeroVec(kernel.I32, 4)))
 			}
+			s.kept = append(s.kept, row)
 		}
 	}
 	ring, x, sums := s.shared()
-	s.slots, s.turns = s.sumSlots(), s.sumTurns()
-	s.copies = s.SharedPool(ring + x + sums)
-	s.staged, s.sums = s.copies.At(s.Int(ring)).As(ir.BF16), s.copies.At(s.Int(ring+x)).As(ir.F32)
+	s.slots = s.sumSlots()
+	s.pool = s.SharedPool(ring + x + sums)
+	s.staged, s.sums = s.pool.At(s.Int(ring)).As(ir.BF16), s.pool.At(s.Int(ring+x)).As(ir.F32)
 }
 
-// place is where this warp's part i is in the ring, and xPlace where x of its chunk is.
-func (s *streamer) place(i int) kernel.V {
-	size := s.placeBytes()
-	at := s.Add(s.Mul(s.wave, s.Int(s.ring*size)), s.Mul(s.lane, s.Int(16)))
-	return s.Add(at, s.Int(i%s.ring*size))
+// place is where the place of a step begins, counted from the first of a tile.
+func (s *streamer) place(tile kernel.V, step int) kernel.V {
+	i := s.Add(s.Mul(tile, s.Int(s.whole)), s.Int(step))
+	return s.Mul(s.URem(i, s.Int(s.ring)), s.Int(s.placeBytes()))
 }
 
-func (s *streamer) xPlace(chunk int) kernel.V {
-	size, n := s.xBytes(), s.ring/s.perChunk()
-	return s.Add(s.Mul(s.wave, s.Int(n*size)), s.Int(s.unit.waves*s.ring*s.placeBytes()+chunk%n*size))
+// fill starts the copies of a step, counted from the first of a tile, if there is such a
+// step. It makes a group of them in any case, so that as many groups follow a step.
+func (s *streamer) fill(tile kernel.V, step int) {
+	to := s.place(tile, step)
+	tile, step = s.Add(tile, s.Int(step/max(1, s.whole))), step%max(1, s.whole)
+	copies := func() {
+		n0 := s.rowOf(tile)
+		for part := range s.parts() {
+			s.copyW(s.Add(to, s.Int(part*s.partBytes())), part, step, n0)
+		}
+		to := s.Add(to, s.Int(s.parts()*s.partBytes()))
+		if s.copiesScales() {
+			s.copyScales(to, step, n0)
+			to = s.Add(to, s.Int(s.parts()*target.MatrixTile*s.scaleBytes()))
+		}
+		if s.copiesX() {
+			s.copyX(to, step)
+		}
+	}
+	if s.whole > 0 {
+		s.If(s.Cmp(kernel.LE, tile, s.last), copies)
+	}
+	s.CommitCopies()
 }
 
-// wAt is where the lane's vectors of part i of the tile at row n0 are, by row, in bytes,
-// and scaleAt where their scales are.
-func (s *streamer) wAt(i, r int, n0 kernel.V) (wAt, scaleAt kernel.V) {
-	chunk, product, col := s.part(i)
-	w, k := s.ws[product], s.chunk(chunk)
-	row := s.Add(s.Add(n0, s.sub), s.Int(col*target.MatrixTile+r*target.MatrixTile/s.unit.rows))
+// part is which weight and column a part of a step is of.
+func (s *streamer) part(i int) (product, col int) { return i / s.cols, i % s.cols }
+
+// rowOfW is row number i, counted from the first of a part, of all matrices of a stack.
+func (s *streamer) rowOfW(part int, n0, i kernel.V) kernel.V {
+	product, col := s.part(part)
+	row := s.Add(s.Add(n0, i), s.Int(col*target.MatrixTile))
 	if s.n%s.tileCols() != 0 {
 		row = s.clamp(row)
 	}
-	row = s.Add(s.Mul(w.index, s.Int(s.n)), row)
-	wAt = s.Add(s.Mul(row, s.Int(int(s.w.Bytes(s.depth)))), s.Add(s.Mul(s.group, s.Int(16)), s.Mul(k, s.Int(int(s.w.Bytes(matrixChunk))))))
-	if s.w == ir.F4E2M1 {
-		scaleAt = s.Add(s.Mul(row, s.Int(s.scaleCols())), s.Mul(k, s.Int(matrixChunk/target.ScaleBlock)))
-	}
-	return wAt, scaleAt
+	return s.Add(s.Mul(s.ws[product].index, s.Int(s.n)), row)
 }
 
 // clamp keeps a row within the weight.
@@ -223,212 +228,191 @@ func (s *streamer) clamp(row kernel.V) kernel.V {
 	return s.Select(s.Cmp(kernel.LT, row, s.Int(s.n)), row, s.Int(s.n-1))
 }
 
-// copy starts to copy part i of the tile that begins at row n0.
-func (s *streamer) copy(i int, n0 kernel.V) {
-	chunk, product, col := s.part(i)
-	w, to, n := s.ws[product], s.place(i), s.vectors()
-	for r := range s.unit.rows {
-		if diag("noload") {
-			break
-		}
-		from, scale := s.wAt(i, r, n0)
-		for v := range n {
-			s.copies.CopyAsync(s.Add(to, s.Int((r*n+v)*vectorSize)), w.rows.Bytes(), s.Add(from, s.Int(v*16*lanesPerRow)))
-		}
-		if s.w == ir.F4E2M1 && !diag("noscale") { // of the four lanes of a row, each uses a byte
-			s.copies.CopyWordAsync(s.scalePlace(i, r), w.scales.Bytes(), scale)
-		}
-	}
-	if s.copiesX() {
-		if product == 0 && col == 0 {
-			s.copyX(chunk)
-		}
-		if i%s.perChunk() != s.perChunk()-1 {
-			return
-		}
-	}
-	s.CommitCopies()
-}
-
-// copyX starts to copy the rows of x in a chunk: a warp copies what its lanes read, each
-// line of memory at once.
-func (s *streamer) copyX(chunk int) {
-	const units = matrixChunk / matrixRun // of 16 bytes in a row
-	at := s.xPlace(chunk)
-	for i := 0; i < s.rowsOfX()*s.unit.cols; i += 2 {
-		row := s.Add(s.LShr(s.lane, s.Int(4)), s.Int(i))
-		unit := s.And(s.lane, s.Int(units-1))
-		from := s.Add(s.Mul(s.x.row(row), s.Int(s.depth)), s.Mul(s.chunk(chunk), s.Int(matrixChunk)))
-		from = s.Add(from, s.Mul(unit, s.Int(matrixRun)))
-		to := s.Add(s.Mul(row, s.Int(units)), s.swizzled(unit, row))
-		s.copies.CopyAsync(s.Add(at, s.Mul(to, s.Int(16))), s.x.x, from)
+// copyW copies a part of all warps: all lanes take turns with its units.
+func (s *streamer) copyW(to kernel.V, part, step int, n0 kernel.V) {
+	product, _ := s.part(part)
+	units := s.stepBytes() / unit // of a row
+	at, of := s.URem(s.Lane(), s.Int(units)), s.UDiv(s.Lane(), s.Int(units))
+	rows := s.t.Lanes / units // at a time, an even number
+	for i := 0; i < target.MatrixTile; i += rows {
+		row := s.rowOfW(part, n0, s.Add(of, s.Int(i)))
+		from := s.Add(s.Mul(row, s.Int(int(s.w.Bytes(s.depth)))), s.Add(s.Mul(at, s.Int(unit)), s.Int(step*s.stepBytes())))
+		in := s.Add(s.Mul(s.Add(of, s.Int(i)), s.Int(units)), wUnit(s.K, at, of))
+		s.pool.CopyAsync(s.Add(to, s.Mul(in, s.Int(unit))), s.ws[product].rows.Bytes(), from)
 	}
 }
 
-// swizzled is where a unit of 16 bytes of a row of x lies in the row's place, so that the
-// lanes that read at once use different banks.
-func (s *streamer) swizzled(unit, row kernel.V) kernel.V {
+// wUnit is where a unit of a row of w is in the row's place, so that the lanes that read
+// at once, four units of two rows, use different banks.
+func wUnit(k *kernel.K, i, row kernel.V) kernel.V {
+	return k.Xor(i, k.Shl(k.And(row, k.Int(1)), k.Int(2)))
+}
+
+// copyScales copies the scales of a step, each warp those of a part.
+func (s *streamer) copyScales(to kernel.V, step int, n0 kernel.V) {
+	units := s.scaleBytes() / unit
+	row, at := s.UDiv(s.lane, s.Int(units)), s.Mul(s.URem(s.lane, s.Int(units)), s.Int(unit))
+	for part := range s.parts() {
+		product, _ := s.part(part)
+		s.If(s.Cmp(kernel.EQ, s.wave, s.Int(part%s.unit.waves)), func() {
+			from := s.Add(s.Mul(s.rowOfW(part, n0, row), s.Int(s.scaleCols())), s.Add(at, s.Int(step*s.scaleBytes())))
+			s.pool.CopyAsync(s.Add(to, s.Add(s.Mul(s.lane, s.Int(unit)), s.Int(part*target.MatrixTile*s.scaleBytes()))), s.ws[product].scales.Bytes(), from)
+		})
+	}
+}
+
+// copyX copies the rows of x of a step.
+func (s *streamer) copyX(to kernel.V, step int) {
+	units := s.xBytes() / unit
+	at, of := s.URem(s.Lane(), s.Int(units)), s.UDiv(s.Lane(), s.Int(units))
+	rows := s.t.Lanes / units
+	for i := 0; i < s.rowsOfX()*s.unit.cols; i += rows {
+		row := s.Add(of, s.Int(i))
+		from := s.Add(s.Mul(s.x.row(row), s.Int(s.depth)), s.Add(s.Mul(at, s.Int(matrixRun)), s.Int(step*s.unit.waves*matrixChunk)))
+		in := s.Add(s.Mul(row, s.Int(units)), s.xUnit(at, row))
+		s.pool.CopyAsync(s.Add(to, s.Mul(in, s.Int(unit))), s.x.x, from)
+	}
+}
+
+// xUnit is wUnit of x, of which the lanes of a row read units that lie as far apart as
+// those of w that hold as many k.
+func (s *streamer) xUnit(i, row kernel.V) kernel.V {
 	odd := s.And(row, s.Int(1))
 	switch s.run() {
 	case matrixRun:
 		odd = s.Shl(odd, s.Int(2))
 	case 4 * matrixRun:
-		odd = s.Or(s.Shl(odd, s.Int(1)), s.And(s.LShr(unit, s.Int(3)), s.Int(1)))
+		odd = s.Or(s.Shl(odd, s.Int(1)), s.And(s.LShr(i, s.Int(3)), s.Int(1)))
 	}
-	return s.Xor(unit, odd)
-}
-
-// scalePlace is where the lane has the scales of a row of a part of e2m1.
-func (s *streamer) scalePlace(i, r int) kernel.V {
-	at := s.Sub(s.place(i), s.Mul(s.lane, s.Int(12))) // lanes are 4 bytes apart here
-	return s.Add(at, s.Int(s.unit.rows*s.vectors()*vectorSize+r*vectorSize/4))
+	return s.Xor(i, odd)
 }
 
 // loadScales loads the scales of all parts of a tile of 8-bit weights.
-func (s *streamer) loadScales(to []*kernel.Var, n0 kernel.V) {
+func (s *streamer) loadScales(to []*kernel.Var, tile kernel.V) {
 	for i, x := range to {
-		_, product, col := s.part(i)
-		x.Set(s.scaleOf8(i, product, col, n0))
+		x.Set(s.scaleOf8(i%s.parts(), s.chunk(i/s.parts()), s.rowOf(tile)))
 	}
 }
 
-// scaleOf8 is the scale of part i, which all its rows have.
-func (s *streamer) scaleOf8(i, product, col int, n0 kernel.V) kernel.V {
-	chunk, _, _ := s.part(i)
+// scaleOf8 is the scale of a part in a chunk, which all its rows have.
+func (s *streamer) scaleOf8(part int, chunk, n0 kernel.V) kernel.V {
+	product, col := s.part(part)
 	w := s.ws[product]
 	rows, block := ceilDiv(s.n, s.block[0]), s.UDiv(s.clamp(s.Add(n0, s.Int(col*target.MatrixTile))), s.Int(s.block[0]))
 	at := s.Mul(s.Add(s.Mul(w.index, s.Int(rows)), block), s.Int(s.scaleCols()))
-	return w.scales.Bytes().Load(s.Add(at, s.UDiv(s.Mul(s.chunk(chunk), s.Int(matrixChunk)), s.Int(s.block[1]))))
+	return w.scales.Bytes().Load(s.Add(at, s.UDiv(s.Mul(chunk, s.Int(matrixChunk)), s.Int(s.block[1]))))
 }
 
-// chunk is the number of this warp's chunk i.
-func (s *streamer) chunk(i int) kernel.V { return s.Add(s.wave, s.Int(i*s.unit.waves)) }
+// chunk is the number of this warp's chunk of a step.
+func (s *streamer) chunk(step int) kernel.V { return s.Add(s.wave, s.Int(step*s.unit.waves)) }
 
-// tile adds up the products of a tile. Unless it is the last, the next is under way
-// then.
-func (s *streamer) tile(n0 kernel.V, last bool) {
+// tile adds up the products of a tile, while the next is under way.
+func (s *streamer) tile(i kernel.V) {
 	for _, a := range s.acc {
 		a.Set(s.ZeroVec(kernel.F32, target.ResultRun))
 	}
-	next := s.Add(n0, s.Int(s.tileCols()))
-	if !last {
-		s.loadScales(s.next, next)
+	if s.strip > 1 {
+		next := s.Add(i, s.Int(1))
+		s.loadScales(s.next, s.Select(s.Cmp(kernel.LE, next, s.last), next, i))
 	}
-	refill := func(i int) { // the place of the part before part i + 1 - s.ring
-		switch {
-		case i < s.parts():
-			s.copy(i, n0)
-		case !last:
-			s.copy(i-s.parts(), next)
-		case s.copiesX() && i%s.perChunk() == 0: // so that as many groups follow
-			s.CommitCopies()
-		}
-	}
-	var x [][]kernel.Vec
-	for i := range s.parts() {
-		chunk, product, col := s.part(i)
-		switch {
-		case !s.copiesX():
-			under := s.ring - 1
-			if last {
-				under = min(under, s.parts()-1-i)
+	for step := range s.whole {
+		s.WaitCopies(s.ring - 2)
+		s.Barrier() // all lanes' copies are there, and all warps are done with the step before
+		s.fill(i, step+s.ring-1)
+		at := s.place(i, step)
+		var x [][]kernel.Vec
+		for part := range s.parts() {
+			if product, col := s.part(part); col == 0 && (product == 0 || s.apart) {
+				x = s.xOf(at, step, product)
 			}
-			s.WaitCopies(under)
-		case i%s.perChunk() == 0:
-			s.WaitCopies(max(0, s.ring/s.perChunk()-2))
-			s.Barrier() // of what other lanes copied; and the chunk before has been read
-			for j := range s.perChunk() {
-				refill(i + s.ring - s.perChunk() + j)
-			}
-		}
-		if col == 0 && (product == 0 || s.apart) {
-			x = s.xOf(chunk, product)
-		}
-		w, scales := s.partAt(i)
-		s.multiplyPart(i, w, scales, x)
-		if !s.copiesX() {
-			refill(i + s.ring)
+			w, scales := s.partAt(at, part, step, s.rowOf(i))
+			s.multiplyPart(part, w, scales, x)
 		}
 	}
-	if !last {
-		for i, x := range s.scales {
-			x.Set(s.next[i].Get())
+	if s.strip > 1 {
+		for j, x := range s.scales {
+			x.Set(s.next[j].Get())
 		}
 	}
 	if s.rest > 0 {
 		s.If(s.Cmp(kernel.LT, s.wave, s.Int(s.rest)), func() {
-			for i := s.parts(); i < s.parts()+s.perChunk(); i++ {
-				_, product, _ := s.part(i)
-				w, scales := s.partInMemory(i, n0)
-				s.multiplyPart(i, w, scales, s.xOf(s.whole, product))
+			for part := range s.parts() {
+				product, _ := s.part(part)
+				w, scales := s.partInMemory(part, s.rowOf(i))
+				s.multiplyPart(part, w, scales, s.xOf(s.Int(0), s.whole, product))
 			}
 		})
 	}
 }
 
-// partAt is what the lane has of part i, by row, and its scales as bytes.
-func (s *streamer) partAt(i int) (w [][]kernel.Vec, scales []kernel.V) {
-	n := s.vectors()
+// partAt is what the lane has of a part in the place at at, by row, and its scales as
+// bytes.
+func (s *streamer) partAt(at kernel.V, part, step int, n0 kernel.V) (w [][]kernel.Vec, scales []kernel.V) {
+	units := s.stepBytes() / unit
+	n := perLane / s.run() // vectors
 	for r := range s.unit.rows {
-		var row []kernel.Vec
+		row := s.Add(s.sub, s.Int(r*target.MatrixTile/s.unit.rows))
+		var vectors []kernel.Vec
 		for v := range n {
-			row = append(row, s.copies.LoadVec(s.Add(s.place(i), s.Int((r*n+v)*vectorSize)), 16))
+			i := s.Add(s.Mul(s.wave, s.Int(units/s.unit.waves)), s.Add(s.group, s.Int(v*lanesPerRow)))
+			in := s.Add(s.Mul(row, s.Int(units)), wUnit(s.K, i, row))
+			vectors = append(vectors, s.pool.LoadVec(s.Add(s.Add(at, s.Int(part*s.partBytes())), s.Mul(in, s.Int(unit))), unit))
 		}
-		w = append(w, row)
-		if s.w == ir.F4E2M1 {
-			scales = append(scales, s.copies.Load(s.Add(s.scalePlace(i, r), s.group)))
+		w = append(w, vectors)
+		switch {
+		case s.copiesScales():
+			in := s.Add(s.Mul(row, s.Int(s.scaleBytes())), s.Add(s.Mul(s.wave, s.Int(matrixChunk/target.ScaleBlock)), s.group))
+			scales = append(scales, s.pool.Load(s.Add(s.Add(at, s.Int(s.parts()*s.partBytes()+part*target.MatrixTile*s.scaleBytes())), in)))
+		case s.w == ir.F4E2M1:
+			scales = append(scales, s.scaleOf4(part, s.chunk(step), n0, r))
 		}
 	}
 	if len(s.scales) > 0 {
-		scales = append(scales, s.scales[i].Get())
+		scales = append(scales, s.scales[step*s.parts()+part].Get())
 	}
 	return w, scales
 }
 
+// scaleOf4 is the scale, as a byte, of what the lane has of one of its rows of a part of
+// e2m1 in a chunk.
+func (s *streamer) scaleOf4(part int, chunk, n0 kernel.V, r int) kernel.V {
+	product, _ := s.part(part)
+	row := s.rowOfW(part, n0, s.Add(s.sub, s.Int(r*target.MatrixTile/s.unit.rows)))
+	at := s.Add(s.Mul(chunk, s.Int(matrixChunk/target.ScaleBlock)), s.group)
+	return s.ws[product].scales.Bytes().Load(s.Add(s.Mul(row, s.Int(s.scaleCols())), at))
+}
+
 // partInMemory is partAt of a part of the chunks left, which are not copied.
-func (s *streamer) partInMemory(i int, n0 kernel.V) (w [][]kernel.Vec, scales []kernel.V) {
-	chunk, product, col := s.part(i)
-	of := s.ws[product]
+func (s *streamer) partInMemory(part int, n0 kernel.V) (w [][]kernel.Vec, scales []kernel.V) {
+	product, _ := s.part(part)
+	chunk := s.chunk(s.whole)
 	for r := range s.unit.rows {
-		from, scale := s.wAt(i, r, n0)
-		var row []kernel.Vec
-		for v := range s.vectors() {
-			at := s.Add(from, s.Int(v*16*lanesPerRow))
+		row := s.rowOfW(part, n0, s.Add(s.sub, s.Int(r*target.MatrixTile/s.unit.rows)))
+		var vectors []kernel.Vec
+		for v := range perLane / s.run() {
+			first := s.Add(s.Mul(chunk, s.Int(matrixChunk)), s.Mul(s.Add(s.group, s.Int(v*lanesPerRow)), s.Int(s.run())))
+			at := s.Add(s.Mul(row, s.Int(s.depth)), first)
 			if s.depth%matrixChunk == 0 {
-				row = append(row, of.rows.Bytes().LoadVec(at, 16))
-				continue
+				vectors = append(vectors, s.ws[product].rows.LoadVec(at, s.run()))
+			} else {
+				vectors = append(vectors, s.ws[product].rows.LoadVecIf(s.Cmp(kernel.LT, first, s.Int(s.depth)), at, s.run()))
 			}
-			first := s.Add(s.Mul(s.chunk(chunk), s.Int(matrixChunk)), s.Mul(s.Add(s.group, s.Int(v*lanesPerRow)), s.Int(s.run())))
-			row = append(row, of.rows.Bytes().LoadVecIf(s.Cmp(kernel.LT, first, s.Int(s.depth)), at, 16))
 		}
-		w = append(w, row)
+		w = append(w, vectors)
 		if s.w == ir.F4E2M1 {
-			scales = append(scales, of.scales.Bytes().Load(s.Add(scale, s.group)))
+			scales = append(scales, s.scaleOf4(part, chunk, n0, r))
 		}
 	}
 	if s.w != ir.BF16 && s.w != ir.F4E2M1 {
-		scales = append(scales, s.scaleOf8(i, product, col, n0))
+		scales = append(scales, s.scaleOf8(part, chunk, n0))
 	}
 	return w, scales
 }
 
 // multiplyPart adds a part to the sums.
-func (s *streamer) multiplyPart(i int, w [][]kernel.Vec, scales []kernel.V, x [][]kernel.Vec) {
-	_, product, col := s.part(i)
-	if diag("nocvt") {
-		var out [][]kernel.Vec
-		for _, row := range w {
-			var r []kernel.Vec
-			for len(r) < xVectors {
-				r = append(r, row...)
-			}
-			out = append(out, r)
-		}
-		if s.w != ir.BF16 && s.w != ir.F4E2M1 {
-			scales[0] = s.DecodeE8M0(scales[0])
-		}
-		w = out
-	} else if s.w == ir.F4E2M1 {
+func (s *streamer) multiplyPart(part int, w [][]kernel.Vec, scales []kernel.V, x [][]kernel.Vec) {
+	product, col := s.part(part)
+	if s.w == ir.F4E2M1 {
 		var rows []kernel.Vec
 		for _, row := range w {
 			rows = append(rows, row...)
@@ -457,92 +441,72 @@ func (s *streamer) inVectors(x kernel.Vec) []kernel.Vec {
 	return out
 }
 
-// xOf is x of a chunk by row; where products have rows of their own, of one product.
-func (s *streamer) xOf(chunk, product int) [][]kernel.Vec {
+// xOf is x of a step, whose place is at at, by row; where products have rows of their
+// own, of one product.
+func (s *streamer) xOf(at kernel.V, step, product int) [][]kernel.Vec {
 	out := make([][]kernel.Vec, s.rowsOfX())
 	for r := range out {
 		if s.apart && r/s.rows != product {
 			continue
 		}
-		if s.keeps && chunk < s.whole {
-			for _, v := range s.kept[chunk*s.rowsOfX()+r] {
-				out[r] = append(out[r], v.Get())
-			}
-			continue
-		}
 		for v := range xVectors {
-			out[r] = append(out[r], s.xVector(chunk, r, v))
-		}
-		if s.stage == 0 && s.apartByHalves() {
-			for v, x := range out[r] {
-				out[r][v] = s.BF16Apart(x)
+			if s.keeps && step < s.whole {
+				out[r] = append(out[r], s.kept[step*s.rowsOfX()+r][v].Get())
+			} else {
+				out[r] = append(out[r], s.xVector(at, step, r, v))
 			}
 		}
 	}
 	return out
 }
 
-// keepX has registers take row r of x in a chunk.
-func (s *streamer) keepX(row []*kernel.VecVar, chunk, r int) {
+// keepX has registers take row r of x in a step.
+func (s *streamer) keepX(row []*kernel.VecVar, step, r int) {
 	for v, x := range row {
-		y := s.xVector(chunk, r, v)
-		if s.stage == 0 && s.apartByHalves() {
-			y = s.BF16Apart(y)
-		}
-		x.Set(y)
+		x.Set(s.xVector(s.Int(0), step, r, v))
 	}
 }
 
-// xVector is vector v that the lane has of row r of x in a chunk: of the k that it has of
+// xVector is vector v that the lane has of row r of x in a step: of the k that it has of
 // w there.
-func (s *streamer) xVector(chunk, r, v int) kernel.Vec {
+func (s *streamer) xVector(place kernel.V, step, r, v int) kernel.Vec {
+	i, run := v*matrixRun, s.run()
+	k := s.Add(s.Mul(s.group, s.Int(run)), s.Int(i/run*run*lanesPerRow+i%run)) // in the chunk
+	first := s.Add(s.Mul(s.chunk(step), s.Int(matrixChunk)), k)
+	at := s.Add(s.Mul(s.x.at[r], s.Int(s.depth)), first)
+	var x kernel.Vec
 	switch {
 	case s.stage > 0:
-		at := s.Add(s.Mul(s.chunk(chunk), s.Int(s.stage)), s.x.staged[r])
+		at := s.Add(s.Mul(s.chunk(step), s.Int(s.stage)), s.x.staged[r])
 		at = s.Add(s.Mul(at, s.Int(s.stageStride())), s.Mul(s.group, s.Int(matrixRun)))
 		return s.staged.LoadVec(s.Add(at, s.Int(v*lanesPerRow*matrixRun)), matrixRun)
-	case s.copiesX() && chunk < s.whole:
-		unit := s.Add(s.Mul(s.group, s.Int(s.run()/matrixRun)), s.Int(s.vectorK(v)/matrixRun))
+	case s.copiesX() && step < s.whole:
 		row := s.Add(s.sub, s.Int(r*s.unit.cols))
-		at := s.Add(s.Mul(row, s.Int(matrixChunk/matrixRun)), s.swizzled(unit, row))
-		return s.copies.LoadVec(s.Add(s.xPlace(chunk), s.Mul(at, s.Int(16))), 16)
+		i := s.Add(s.Mul(s.wave, s.Int(matrixChunk/matrixRun)), s.UDiv(k, s.Int(matrixRun)))
+		in := s.Add(s.Mul(row, s.Int(s.xBytes()/unit)), s.xUnit(i, row))
+		x = s.pool.LoadVec(s.Add(s.Add(place, s.Int(s.placeBytes()-s.rowsOfX()*s.unit.cols*s.xBytes())), s.Mul(in, s.Int(unit))), unit)
+	case s.depth%matrixChunk == 0:
+		x = s.x.x.LoadVec(at, matrixRun)
+	default:
+		x = s.x.x.LoadVecIf(s.Cmp(kernel.LT, first, s.Int(s.depth)), at, matrixRun)
 	}
-	at, first := s.xAt(chunk, r, v)
-	if s.depth%matrixChunk == 0 {
-		return s.x.x.LoadVec(at, matrixRun)
+	if s.apartByHalves() {
+		x = s.BF16Apart(x)
 	}
-	return s.x.x.LoadVecIf(s.Cmp(kernel.LT, first, s.Int(s.depth)), at, matrixRun)
-}
-
-// vectorK is the first k of vector v of x in a chunk, in the first lane of a row.
-func (p *matrixProduct) vectorK(v int) int {
-	i, run := v*matrixRun, p.run()
-	return i/run*run*lanesPerRow + i%run
-}
-
-// xAt is where that vector is in memory, and its first k.
-func (s *streamer) xAt(chunk, r, v int) (at, first kernel.V) {
-	first = s.Add(s.Mul(s.chunk(chunk), s.Int(matrixChunk)), s.Mul(s.group, s.Int(s.run())))
-	first = s.Add(first, s.Int(s.vectorK(v)))
-	return s.Add(s.Mul(s.x.at[r], s.Int(s.depth)), first), first
+	return x
 }
 
 // combine adds the warps' sums in their order and has done finish the tiles of 16, each
-// in one warp. Of turns, the barrier that a warp passes with the next tile's sums tells
-// that those before have been read.
-func (s *streamer) combine(step kernel.V, done func(row, col kernel.V, sums []kernel.Vec)) {
+// in one warp. The barrier of the next tile's first step tells that they have been read.
+func (s *streamer) combine(done func(row, col kernel.V, sums []kernel.Vec)) {
 	tiles, waves := s.rows*s.cols, s.unit.waves
 	words := s.slotWords() / waves / s.products
 	at := func(wave, slot kernel.V, product int) kernel.V {
 		i := s.Add(s.Mul(s.Add(s.Mul(wave, s.Int(s.slots)), slot), s.Int(s.products)), s.Int(product))
-		i = s.Mul(i, s.Int(words))
-		if s.turns {
-			i = s.Add(i, s.Mul(s.And(step, s.Int(1)), s.Int(s.slots*s.slotWords())))
-		}
-		return i
+		return s.Mul(i, s.Int(words))
 	}
 	for first := 0; first < tiles; first += s.slots {
-		if first > 0 || s.strip > 1 && !s.turns {
+		if first > 0 {
 			s.Barrier() // what lies there has been read
 		}
 		n := min(s.slots, tiles-first)
@@ -598,5 +562,5 @@ func (m matrixStream) spec() string {
 	if m == (matrixStream{}) {
 		return ""
 	}
-	return fmt.Sprintf(" strips%v ring%d resident%d keeps%v stage%d rounds%v%v%v%v", m.strip > 1, m.ring, m.resident, m.keeps, m.stage, m.rounds, diag("nocvt"), diag("noload"), diag("noscale"))
+	return fmt.Sprintf(" strips%v ring%d resident%d keeps%v stage%d rounds%v", m.strip > 1, m.ring, m.resident, m.keeps, m.stage, m.rounds)
 }

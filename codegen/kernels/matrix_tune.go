@@ -28,7 +28,7 @@ var (
 func (p *matrixProduct) tune(m, groups, read int) {
 	u := unitOf(p.t)
 	p.rows, p.cols, p.strip = ceilDiv(m, u.cols), 1, 1
-	whole, rest := p.chunksOf()
+	whole, rest := p.steps()
 	tiles := ceilDiv(p.n, target.MatrixTile)
 	p.resident = max(1, min(3, ceilDiv(tiles*groups, processors)))
 	if p.rows > 1 || p.w == ir.BF16 {
@@ -40,7 +40,7 @@ func (p *matrixProduct) tune(m, groups, read int) {
 	}
 	under := 0 // bytes that a group has under way, if not what there is room for
 	p.keeps = rest == 0 && whole*p.rowsOfX()*xVectors*4 <= keptWords
-	canStage := read <= maxSkinny && p.depth%matrixChunk == 0 && p.fewBlocks(read)
+	canStage := read <= maxSkinny && p.depth%matrixChunk == 0 && (p.apart || p.fewBlocks(read))
 	p.knobs(&under, &widest)
 	if !p.keeps && p.stage == 0 && canStage {
 		p.stage = read
@@ -83,33 +83,22 @@ func (p *matrixProduct) tune(m, groups, read int) {
 	}
 }
 
-// longestRing is how many parts of w a warp may have under way, of at most so many bytes
-// of all warps, or -1 if there is no room for any.
+// longestRing is how many places a group may have, of so many bytes, if that is not 0,
+// or -1 if there is no room.
 func (p *matrixProduct) longestRing(under int) int {
-	whole, rest := p.chunksOf()
+	whole, rest := p.steps()
 	if p.strip > 1 && rest > 0 { // the chunks left are not copied ahead
 		return -1
 	}
-	parts, step, least := whole*p.perChunk(), 1, 1
-	if p.copiesX() { // by chunks, and one beside that which is multiplied
-		step, least = p.perChunk(), 2*p.perChunk()
-	}
-	for p.ring = max(parts, min(least, 2*parts)); p.ring >= min(least, parts); p.ring-- {
-		if p.ring%step != 0 || p.strip > 1 && parts%p.ring != 0 {
-			continue
-		}
+	most := max(2, min(8, whole*p.strip))
+	for p.ring = most; p.ring >= 2; p.ring-- {
 		ring, x, sums := p.shared()
-		if p.copiesX() {
-			ring, x = ring+x, 0
-		}
-		if (under == 0 || ring <= under || p.ring <= step) && ring+x+sums <= processorShared/p.resident-groupShared {
+		if (under == 0 || ring <= under || p.ring == 2) && ring+x+sums <= processorShared/p.resident-groupShared {
 			return p.ring
 		}
 	}
 	return -1
 }
-
-func diag(name string) bool { return strings.Contains(os.Getenv("KILN_LIN"), name+"=1") }
 
 func (p *matrixProduct) knobs(under, widest *int) {
 	e := os.Getenv("KILN_LIN")
@@ -122,7 +111,7 @@ func (p *matrixProduct) knobs(under, widest *int) {
 		if _, err := fmt.Sscan(val, &n); err != nil {
 			panic(err)
 		}
-		whole, rest := p.chunksOf()
+		whole, rest := p.steps()
 		switch name {
 		case "maxstrip":
 			maxStrip = n
