@@ -3,6 +3,7 @@ package engine
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -135,6 +136,31 @@ func TestSchedulerSpeculates(t *testing.T) {
 	out, _, err := e.Speculate(t.Context(), []*Seq{seq}, reqs[:1], 1, nil, nobody)
 	if among := alone["1 0"]; err != nil || out[0].Steps != among.Steps || fmt.Sprint(out[0].Drafts) != fmt.Sprint(among.Drafts) {
 		t.Errorf("alone %d steps and drafts %v (error %v), among others %d and %v", out[0].Steps, out[0].Drafts, err, among.Steps, among.Drafts)
+	}
+}
+
+// A session holds room for its drafts beyond its last token, and never feeds one there:
+// the last position of its steps is that before its last token.
+func TestSchedulerDraftsStayInside(t *testing.T) {
+	r := Request{Prompt: []int32{0, 303, 222, 17, 5}, MaxNew: 9}
+	for name, m := range map[string]*tinyModel{"whole": speculating(t), "separate": tiny(t, dsv4.Production)} {
+		for k := 1; k <= 3; k++ {
+			s := schedulerOf(t, m, Limits{Drafts: k})
+			most := map[string]int64{}
+			s.exec.look = func(entry string, in Tensors, run func() (Tensors, error)) (Tensors, error) {
+				most[entry] = max(most[entry], slices.Max(in["pos"].I))
+				return run()
+			}
+			x := s.submit(t, r, nil)
+			s.drain(t)
+			if out := x.Wait(); out.Err != nil || len(out.IDs) != r.MaxNew {
+				t.Fatalf("%s, %d drafts: %d tokens, error %v", name, k, len(out.IDs), out.Err)
+			}
+			last := int64(len(r.Prompt) + r.MaxNew - 2)
+			if top := slices.Max(slices.Collect(maps.Values(most))); top != last || int(last) >= s.positions(r) {
+				t.Errorf("%s, %d drafts: the largest positions are %v, want %d of %d", name, k, most, last, s.positions(r))
+			}
+		}
 	}
 }
 

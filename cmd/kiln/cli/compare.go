@@ -2,7 +2,9 @@ package cli
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
+	"io/fs"
 	"math"
 	"slices"
 	"strconv"
@@ -27,12 +29,12 @@ func runCompare(e *env, f *flags, args []string) error {
 	if f.given("max-rel") && !(limit >= 0) {
 		return usagef("kiln compare --max-rel 1e-3 A B", "%s is %v, want a number of at least 0", f.origins("max-rel"), limit)
 	}
-	a, err := weights.Open(args[0])
+	a, err := openCompared(args[0])
 	if err != nil {
 		return err
 	}
 	defer a.Close()
-	b, err := weights.Open(args[1])
+	b, err := openCompared(args[1])
 	if err != nil {
 		return err
 	}
@@ -77,6 +79,15 @@ func runCompare(e *env, f *flags, args []string) error {
 		return fmt.Errorf("%s and %s (prefix %q) have no tensor to compare", args[0], args[1], prefix)
 	}
 	return nil
+}
+
+// openCompared opens A or B.
+func openCompared(path string) (*weights.Checkpoint, error) {
+	c, err := weights.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, &codedError{exitFailed, err, "kiln compare A B, each a .safetensors file or a model folder"}
+	}
+	return c, err
 }
 
 // difference is how far two tensors are apart.

@@ -138,6 +138,16 @@ func TestBundleOnGPU(t *testing.T) {
 	kiln(t, "compile", "--model", tinyModel, "--target", "sm_90,gfx942", "--batch", "1", "--prefill", "16", "--max-seq", "128", "--speculate", "0",
 		"-o", out).ok(t)
 	kiln(t, "inspect", out).ok(t)
+
+	// What does not fit is refused by the name of its target.
+	var needs planReport
+	kiln(t, "plan", out, "--json").decode(t, &needs)
+	for i, n := range needs.Targets {
+		most := max(n.Total, needs.Targets[1-i].Total)
+		if r := kiln(t, "plan", out, "--device-memory", itoa(int(n.Total-1))); r.code != exitRefused || n.Total == most && !strings.Contains(r.stderr, "kiln: "+out+" for "+n.Target+" needs ") {
+			t.Errorf("a byte less than %s needs: exit code %d, standard error %q", n.Target, r.code, r.stderr)
+		}
+	}
 	cmd := []string{"run", "--model", tinyModel, "--bundle", out, "--prompt-ids", "5", "--max-new-tokens", "1", "--llvm", dir}
 	for device, libs := range map[string][]string{
 		"cuda:0 (NVIDIA, sm_90, graphs)":                       drivers(t, nil, []string{"sm_90"}),

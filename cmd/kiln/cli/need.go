@@ -37,6 +37,7 @@ type memoryNeed struct {
 // positions, also other ones than it was compiled for.
 type sizer struct {
 	path         string
+	name         string // the path, with the target if the bundle has code for others, too
 	set          bundle.Settings
 	layout       engine.Layout
 	maxPositions int
@@ -57,7 +58,10 @@ func newSizer(path string, b *bundle.Bundle, code *bundle.Code) (*sizer, error) 
 	if err != nil {
 		return nil, fmt.Errorf("%s: manifest.json: %w", path, err)
 	}
-	s := &sizer{path: path, set: b.Manifest.Settings, maxPositions: c.MaxPositions, code: code, eager: !t.GPU()}
+	s := &sizer{path: path, name: path, set: b.Manifest.Settings, maxPositions: c.MaxPositions, code: code, eager: !t.GPU()}
+	if len(b.Manifest.Targets) > 1 {
+		s.name = fmt.Sprintf("%s for %s", path, code.Module.Target)
+	}
 	if s.set.Layers < 1 || s.set.Layers > c.Layers || len(s.set.Batch) == 0 {
 		return nil, fmt.Errorf("%s: manifest.json: %d layers of %d, batch %v", path, s.set.Layers, c.Layers, s.set.Batch)
 	}
@@ -297,7 +301,7 @@ func (s *sizer) tooLarge(n memoryNeed, batch, maxSeq int, memory int64, where, d
 		return err
 	}
 	return refuse(fmt.Errorf("%s needs %s for batch %d and max-seq %d (weights %s, pools %s, arena %s, graphs about %s), %s %s",
-		s.path, binarySize(n.Total), batch, maxSeq, binarySize(n.Weights), binarySize(n.Pools), binarySize(n.Arena), binarySize(n.Graphs), where, binarySize(memory)), hint)
+		s.name, binarySize(n.Total), batch, maxSeq, binarySize(n.Weights), binarySize(n.Pools), binarySize(n.Arena), binarySize(n.Graphs), where, binarySize(memory)), hint)
 }
 
 // binarySize is a number of bytes in the units that memory is sold in.

@@ -333,7 +333,7 @@ func describeSource(f *flags) string {
 func promptChat(f *flags, tok *tokenizer.Tokenizer, path string) ([]int32, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
-		return nil, err
+		return nil, &codedError{exitFailed, fmt.Errorf("%s: %w", f.origins("chat"), err), `--chat F.json, a file with messages: [{"role": "user", "content": "Hi"}]`}
 	}
 	chat, err := dsv4.ParseChat(data)
 	if err != nil {

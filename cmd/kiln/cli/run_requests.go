@@ -32,23 +32,6 @@ type requestResult struct {
 	Acceptance []*float64 `json:"acceptance,omitempty"`
 }
 
-// requestsResult is the JSON of run --requests: what --out does not have.
-type requestsResult struct {
-	Requests     int     `json:"requests"`
-	Failed       int     `json:"failed"`        // that ended with an error
-	AtATime      int     `json:"at_a_time"`     // at most
-	PromptTokens int     `json:"prompt_tokens"` // of those that ran
-	NewTokens    int     `json:"new_tokens"`
-	Seconds      float64 `json:"seconds"` // from the first step of any on
-	TokensPerS   float64 `json:"tokens_per_s"`
-	// MainSteps are steps of the main model behind prompts, each of any number of requests.
-	MainSteps     int        `json:"main_steps"`
-	Acceptance    []*float64 `json:"acceptance,omitempty"` // of all drafts by place, with --speculate
-	Device        string     `json:"device"`
-	Stats         *runStats  `json:"stats,omitempty"` // with --stats
-	StartupChecks []string   `json:"startup_checks,omitempty"`
-}
-
 // manyFlags are the flags of run that only --requests has a use for, singleFlags those
 // that it has none for: each request says it itself, or --out holds the result.
 var (
@@ -83,6 +66,9 @@ func checkRequestFlags(f *flags) error {
 		return usagef("kiln run --requests F.jsonl --out F.jsonl", "--requests needs --out")
 	}
 	in, err := os.Stat(f.text("requests"))
+	if err == nil && in.IsDir() {
+		err = fmt.Errorf("%s is a folder", f.text("requests"))
+	}
 	if err != nil {
 		return &codedError{exitFailed, fmt.Errorf("%s: %w", f.origins("requests"), err), "--requests F.jsonl, a file with a request a line: docs/serving.md"}
 	}
@@ -330,7 +316,10 @@ func (b *batch) finish(err error) error {
 	if err != nil {
 		err = stuck(b.f, err)
 		var coded *codedError
-		if b.e.ctx.Err() != nil || errors.As(err, &coded) {
+		if b.e.ctx.Err() != nil {
+			return errors.Join(err, b.tellInterrupted())
+		}
+		if errors.As(err, &coded) {
 			return err
 		}
 		return &codedError{exitFailed, err, "kiln doctor; what became of each request is in " + b.f.text("out")}
@@ -338,36 +327,9 @@ func (b *batch) finish(err error) error {
 	if err := b.s.device.tellCounters(b.e.stderr); err != nil {
 		return err
 	}
-	r := requestsResult{Requests: len(b.list), AtATime: b.limits.Sessions, Device: b.s.device.name, StartupChecks: b.e.replaced}
-	decoded := 0
-	var first *batched
-	for _, x := range b.list {
-		if x.session != nil {
-			r.PromptTokens += len(x.req.Prompt)
-			n := len(x.session.Wait().IDs)
-			r.NewTokens, decoded = r.NewTokens+n, decoded+max(n-1, 0)
-		}
-		if x.session == nil || x.session.End() == engine.EndError {
-			if r.Failed++; first == nil {
-				first = x
-			}
-		}
-	}
-	r.Seconds = time.Since(b.started).Seconds()
-	r.TokensPerS = float64(r.NewTokens) / max(r.Seconds, 1e-9)
-	if b.sched != nil {
-		st := b.sched.Stats()
-		r.MainSteps, r.Acceptance = st.Steps, acceptanceOf(st.Drafts)
-	}
-	r.Stats = b.s.stats(r.PromptTokens, decoded+1)
-	switch {
-	case b.f.boolean("json"):
-		if err := printJSON(b.e.stdout, r); err != nil {
-			return err
-		}
-	case r.Stats != nil:
-		r.Stats.print(b.e.stderr)
-		printSteps(b.e.stderr, "the prompts", r.MainSteps, r.Acceptance)
+	r, first := b.sum()
+	if err := b.tell(r); err != nil {
+		return err
 	}
 	if r.Failed > 0 {
 		why := first.refused

@@ -321,6 +321,7 @@ func TestRunRequestsUsage(t *testing.T) {
 		{[]string{"--requests", file}, nil, exitUsage, "--requests needs --out"},
 		{[]string{"--requests", file, "--out", file}, nil, exitUsage, "--out is the file of --requests"},
 		{[]string{"--requests", file + ".none", "--out", "o"}, nil, exitFailed, "--requests: stat " + file + ".none: no such file"},
+		{[]string{"--requests", filepath.Dir(file), "--out", "o"}, nil, exitFailed, "--requests: " + filepath.Dir(file) + " is a folder\n  try: --requests F.jsonl, a file with a request a line: docs/serving.md\n"},
 		{[]string{"--requests", file, "--out", filepath.Join(file, "o.jsonl")}, nil, exitFailed, "--out: open " + filepath.Join(file, "o.jsonl") + ": not a directory\n  try: --out F.jsonl in a folder that can be written"},
 		{[]string{"--requests", file, "--out", filepath.Dir(file)}, nil, exitFailed, "--out: open " + filepath.Dir(file) + ": is a directory"},
 		{append(both, "--prompt", "x"), nil, exitUsage, "exactly one of --prompt, --prompt-ids, --chat, --requests, got 2"},
@@ -373,19 +374,28 @@ func TestRunRequestsInterrupted(t *testing.T) {
 	text := `{"prompt": "x", "max_new_tokens": 2}
 {"prompt": "func (b *Buffer) ", "max_new_tokens": 100, "ignore_eos": true}
 {"prompt": "y", "max_new_tokens": 2}`
-	out, command := requestsCommand(t, text, "--max-batch", "2")
+	out, command := requestsCommand(t, text, "--max-batch", "2", "--json", "--log-format", "text")
 	var stdout, stderr bytes.Buffer
 	code := run(&env{stdout: &stdout, stderr: &stderr, getenv: []string{onRef}, ctx: &countdown{t.Context(), 9}, started: time.Now()}, command)
-	result{code, stdout.String(), stderr.String()}.failed(t, exitFailed, "kiln: interrupted\n")
+	if code != exitFailed || !strings.HasSuffix(stderr.String(), "kiln: interrupted\n") {
+		t.Errorf("exit code %d, standard error %q", code, stderr.String())
+	}
 	list := resultsOf(t, out)
 	if len(list) != 3 || list[0].Finish != "length" || list[1].Finish != "cancelled" || len(list[1].IDs) == 0 || len(list[1].IDs) > 9 || list[1].Error != "" {
 		t.Errorf("results %+v", list)
 	}
+	// --json has the sum of what was done.
+	var sum requestsResult
+	result{exitOK, stdout.String(), ""}.decode(t, &sum)
+	if tokens := len(list[0].IDs) + len(list[1].IDs) + len(list[2].IDs); sum.Requests != 3 || sum.Failed != 0 || sum.Cancelled < 1 || sum.NewTokens != tokens || sum.MainSteps < 1 {
+		t.Errorf("the sum is %+v, results are %+v", sum, list)
+	}
 	// Before the first step all are.
 	out, command = requestsCommand(t, text)
+	stdout.Reset()
 	code = run(&env{stdout: &stdout, stderr: &stderr, getenv: []string{onRef}, ctx: cancelled(t), started: time.Now()}, command)
-	if code != exitFailed {
-		t.Errorf("exit code %d", code)
+	if code != exitFailed || stdout.Len() > 0 {
+		t.Errorf("exit code %d, standard output %q", code, stdout.String())
 	}
 	for i, r := range resultsOf(t, out) {
 		if r.Finish != "cancelled" || len(r.IDs) != 0 {
