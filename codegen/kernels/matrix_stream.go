@@ -19,6 +19,7 @@ import (
 type matrixStream struct {
 	strip    int // tiles of a group, one after the other
 	ring     int // places
+	split    int // places that the parts of a step are spread over
 	resident int // groups that run on a processor at a time
 
 	// Where x is: in registers, if keeps, else in shared memory, if stage, or copied along
@@ -42,6 +43,9 @@ func (p *matrixProduct) steps() (whole, rest int) {
 // parts is the number of parts of a step. A part is what a warp multiplies at once: a
 // tile of 16 rows of one of the weights, in one of the warp's chunks.
 func (p *matrixProduct) parts() int { return p.products * p.cols }
+
+// partsAtOnce is the number of parts in a place.
+func (p *matrixProduct) partsAtOnce() int { return p.parts() / max(1, p.split) }
 
 const (
 	unit     = 16 // bytes that a lane copies or reads at once
@@ -122,9 +126,9 @@ func (p *matrixProduct) xBytes() int { return unitOf(p.t).waves * matrixChunk * 
 
 // placeBytes is the size of a place: the parts, their scales and x.
 func (p *matrixProduct) placeBytes() int {
-	n := p.parts() * p.partBytes()
+	n := p.partsAtOnce() * p.partBytes()
 	if p.copiesScales() {
-		n += p.parts() * target.MatrixTile * p.scaleBytes()
+		n += p.partsAtOnce() * target.MatrixTile * p.scaleBytes()
 	}
 	if p.copiesX() {
 		n += p.rowsOfX() * unitOf(p.t).cols * p.xBytes()
@@ -179,26 +183,30 @@ func (s *streamer) allocate() {
 	s.staged, s.sums = s.pool.At(s.Int(ring)).As(ir.BF16), s.pool.At(s.Int(ring+x)).As(ir.F32)
 }
 
-// place is where the place of a step begins, counted from the first of a tile.
-func (s *streamer) place(tile kernel.V, step int) kernel.V {
-	i := s.Add(s.Mul(tile, s.Int(s.whole)), s.Int(step))
-	return s.Mul(s.URem(i, s.Int(s.ring)), s.Int(s.placeBytes()))
+// places is how many places a tile fills.
+func (s *streamer) places() int { return s.whole * s.split }
+
+// place is where the place of filling i of a tile begins.
+func (s *streamer) place(tile kernel.V, i int) kernel.V {
+	n := s.Add(s.Mul(tile, s.Int(s.places())), s.Int(i))
+	return s.Mul(s.URem(n, s.Int(s.ring)), s.Int(s.placeBytes()))
 }
 
-// fill starts the copies of a step, counted from the first of a tile, if there is such a
-// step. It makes a group of them in any case, so that as many groups follow a step.
-func (s *streamer) fill(tile kernel.V, step int) {
-	to := s.place(tile, step)
-	tile, step = s.Add(tile, s.Int(step/max(1, s.whole))), step%max(1, s.whole)
+// fill starts the copies of filling i of a tile, or of the next, if there is such. It
+// makes a group of them in any case, so that as many groups follow a filling.
+func (s *streamer) fill(tile kernel.V, i int) {
+	to, n := s.place(tile, i), max(1, s.places())
+	tile, i = s.Add(tile, s.Int(i/n)), i%n
+	step, first := i/s.split, i%s.split*s.partsAtOnce()
 	copies := func() {
 		n0 := s.rowOf(tile)
-		for part := range s.parts() {
-			s.copyW(s.Add(to, s.Int(part*s.partBytes())), part, step, n0)
+		for j := range s.partsAtOnce() {
+			s.copyW(s.Add(to, s.Int(j*s.partBytes())), first+j, step, n0)
 		}
-		to := s.Add(to, s.Int(s.parts()*s.partBytes()))
+		to := s.Add(to, s.Int(s.partsAtOnce()*s.partBytes()))
 		if s.copiesScales() {
-			s.copyScales(to, step, n0)
-			to = s.Add(to, s.Int(s.parts()*target.MatrixTile*s.scaleBytes()))
+			s.copyScales(to, first, step, n0)
+			to = s.Add(to, s.Int(s.partsAtOnce()*target.MatrixTile*s.scaleBytes()))
 		}
 		if s.copiesX() {
 			s.copyX(to, step)
@@ -249,13 +257,13 @@ func wUnit(k *kernel.K, i, row kernel.V) kernel.V {
 }
 
 // copyScales copies the scales of a step, each warp those of a part.
-func (s *streamer) copyScales(to kernel.V, step int, n0 kernel.V) {
+func (s *streamer) copyScales(to kernel.V, first, step int, n0 kernel.V) {
 	units := s.scaleBytes() / unit
 	row, at := s.UDiv(s.lane, s.Int(units)), s.Mul(s.URem(s.lane, s.Int(units)), s.Int(unit))
-	for part := range s.parts() {
-		product, _ := s.part(part)
+	for part := range s.partsAtOnce() {
+		product, _ := s.part(first + part)
 		s.If(s.Cmp(kernel.EQ, s.wave, s.Int(part%s.unit.waves)), func() {
-			from := s.Add(s.Mul(s.rowOfW(part, n0, row), s.Int(s.scaleCols())), s.Add(at, s.Int(step*s.scaleBytes())))
+			from := s.Add(s.Mul(s.rowOfW(first+part, n0, row), s.Int(s.scaleCols())), s.Add(at, s.Int(step*s.scaleBytes())))
 			s.pool.CopyAsync(s.Add(to, s.Add(s.Mul(s.lane, s.Int(unit)), s.Int(part*target.MatrixTile*s.scaleBytes()))), s.ws[product].scales.Bytes(), from)
 		})
 	}
@@ -315,18 +323,19 @@ func (s *streamer) tile(i kernel.V) {
 		next := s.Add(i, s.Int(1))
 		s.loadScales(s.next, s.Select(s.Cmp(kernel.LE, next, s.last), next, i))
 	}
-	for step := range s.whole {
+	for f := range s.places() {
 		s.WaitCopies(s.ring - 2)
-		s.Barrier() // all lanes' copies are there, and all warps are done with the step before
-		s.fill(i, step+s.ring-1)
-		at := s.place(i, step)
+		s.Barrier() // all lanes' copies are there, and all warps are done with the place before
+		s.fill(i, f+s.ring-1)
+		at, step, first := s.place(i, f), f/s.split, f%s.split*s.partsAtOnce()
 		var x [][]kernel.Vec
-		for part := range s.parts() {
-			if product, col := s.part(part); col == 0 && (product == 0 || s.apart) {
+		for j := range s.partsAtOnce() {
+			product, col := s.part(first + j)
+			if j == 0 || s.apart && col == 0 {
 				x = s.xOf(at, step, product)
 			}
-			w, scales := s.partAt(at, part, step, s.rowOf(i))
-			s.multiplyPart(part, w, scales, x)
+			w, scales := s.partAt(at, first, j, step, s.rowOf(i))
+			s.multiplyPart(first+j, w, scales, x)
 		}
 	}
 	if s.strip > 1 {
@@ -345,9 +354,9 @@ func (s *streamer) tile(i kernel.V) {
 	}
 }
 
-// partAt is what the lane has of a part in the place at at, by row, and its scales as
-// bytes.
-func (s *streamer) partAt(at kernel.V, part, step int, n0 kernel.V) (w [][]kernel.Vec, scales []kernel.V) {
+// partAt is what the lane has of part j in the place at at, whose first is of that
+// number, by row, and its scales as bytes.
+func (s *streamer) partAt(at kernel.V, first, j, step int, n0 kernel.V) (w [][]kernel.Vec, scales []kernel.V) {
 	units := s.stepBytes() / unit
 	n := perLane / s.run() // vectors
 	for r := range s.unit.rows {
@@ -356,19 +365,19 @@ func (s *streamer) partAt(at kernel.V, part, step int, n0 kernel.V) (w [][]kerne
 		for v := range n {
 			i := s.Add(s.Mul(s.wave, s.Int(units/s.unit.waves)), s.Add(s.group, s.Int(v*lanesPerRow)))
 			in := s.Add(s.Mul(row, s.Int(units)), wUnit(s.K, i, row))
-			vectors = append(vectors, s.pool.LoadVec(s.Add(s.Add(at, s.Int(part*s.partBytes())), s.Mul(in, s.Int(unit))), unit))
+			vectors = append(vectors, s.pool.LoadVec(s.Add(s.Add(at, s.Int(j*s.partBytes())), s.Mul(in, s.Int(unit))), unit))
 		}
 		w = append(w, vectors)
 		switch {
 		case s.copiesScales():
 			in := s.Add(s.Mul(row, s.Int(s.scaleBytes())), s.Add(s.Mul(s.wave, s.Int(matrixChunk/target.ScaleBlock)), s.group))
-			scales = append(scales, s.pool.Load(s.Add(s.Add(at, s.Int(s.parts()*s.partBytes()+part*target.MatrixTile*s.scaleBytes())), in)))
+			scales = append(scales, s.pool.Load(s.Add(s.Add(at, s.Int(s.partsAtOnce()*s.partBytes()+j*target.MatrixTile*s.scaleBytes())), in)))
 		case s.w == ir.F4E2M1:
-			scales = append(scales, s.scaleOf4(part, s.chunk(step), n0, r))
+			scales = append(scales, s.scaleOf4(first+j, s.chunk(step), n0, r))
 		}
 	}
 	if len(s.scales) > 0 {
-		scales = append(scales, s.scales[step*s.parts()+part].Get())
+		scales = append(scales, s.scales[step*s.parts()+first+j].Get())
 	}
 	return w, scales
 }
@@ -562,5 +571,5 @@ func (m matrixStream) spec() string {
 	if m == (matrixStream{}) {
 		return ""
 	}
-	return fmt.Sprintf(" strips%v ring%d resident%d keeps%v stage%d rounds%v", m.strip > 1, m.ring, m.resident, m.keeps, m.stage, m.rounds)
+	return fmt.Sprintf(" strips%v ring%d split%d resident%d keeps%v stage%d rounds%v", m.strip > 1, m.ring, m.split, m.resident, m.keeps, m.stage, m.rounds)
 }

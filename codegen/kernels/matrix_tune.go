@@ -41,6 +41,13 @@ func (p *matrixProduct) tune(m, groups, read int) {
 	under := 0 // bytes that a group has under way, if not what there is room for
 	p.keeps = rest == 0 && whole*p.rowsOfX()*xVectors*4 <= keptWords
 	canStage := read <= maxSkinny && p.depth%matrixChunk == 0 && (p.apart || p.fewBlocks(read))
+	p.split = 1
+	if p.apart {
+		p.split = max(1, p.products/2)
+		for p.products%p.split != 0 {
+			p.split--
+		}
+	}
 	p.knobs(&under, &widest)
 	if !p.keeps && p.stage == 0 && canStage {
 		p.stage = read
@@ -90,7 +97,7 @@ func (p *matrixProduct) longestRing(under int) int {
 	if p.strip > 1 && rest > 0 { // the chunks left are not copied ahead
 		return -1
 	}
-	most := max(2, min(8, whole*p.strip))
+	most := max(2, min(8, whole*p.strip*p.split))
 	for p.ring = most; p.ring >= 2; p.ring-- {
 		ring, x, sums := p.shared()
 		if (under == 0 || ring <= under || p.ring == 2) && ring+x+sums <= processorShared/p.resident-groupShared {
@@ -121,6 +128,10 @@ func (p *matrixProduct) knobs(under, widest *int) {
 			*under = n << 10
 		case "widest":
 			*widest = n
+		case "split":
+			if p.apart {
+				p.split = n
+			}
 		case "res":
 			if p.resident > 1 {
 				p.resident = n
