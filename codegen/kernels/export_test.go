@@ -10,3 +10,6 @@ const (
 	ArgmaxTiles = argmaxTiles
 	ShardWidth  = shardWidth
 )
+
+// Processors is how many processors products of few rows are cut up for.
+var Processors = &processors
