@@ -24,7 +24,7 @@ func lowerMatrixMoE(l Lowering, o *ir.Op) error {
 
 	down := matrixRouted{routing: r}
 	down.weights(l, d, o.Args[3])
-	atOnce := r.single() && r.choices <= maxChoicesAtOnce
+	atOnce := r.single() && r.choices <= maxChoicesAtOnce && down.roomForX(r.choices)
 	read := 1
 	if atOnce {
 		read = r.choices
@@ -47,6 +47,12 @@ func lowerMatrixMoE(l Lowering, o *ir.Op) error {
 // maxChoicesAtOnce is how many choices of a token launchSum multiplies: their sums
 // share the LDS.
 const maxChoicesAtOnce = 8
+
+// roomForX reports whether the rows of x of so many choices have room in the shared
+// memory of a group that keeps them there.
+func (p *matrixRouted) roomForX(choices int) bool {
+	return !p.streams() || ceilDiv(p.depth, matrixChunk)*choices*matrixChunk*2 <= processorShared/2
+}
 
 // matrixRouted is a product of pairs with their experts' weights, [E,n,depth].
 type matrixRouted struct {

@@ -1,143 +1,99 @@
 package kernels
 
 import (
-	"fmt"
-	"os"
-	"strings"
-
 	"github.com/kiln-project/kiln/codegen/target"
 	"github.com/kiln-project/kiln/ir"
 )
 
-// How products of few rows are cut up on NVIDIA's GPUs, found by measuring on an H200:
-// docs/measurements/h200-linear.md.
+// How products of few rows are cut up on NVIDIA's GPUs. What was tried on an H200 is in
+// docs/measurements/h200-linear.md. No choice here changes a bit of a result.
 
 const (
-	processorShared = 227 << 10 // bytes of shared memory that groups of a processor have
-	groupShared     = 1 << 10   // what each of them has besides its own
+	processorShared = 227 << 10 // bytes of shared memory that the groups of a processor have
+	groupShared     = 1 << 10   // what each of them has of it besides its own
 	keptWords       = 32        // registers of a lane for x
+	leastUnderWay   = 64 << 10  // bytes of w that a processor should have under way
+	longestStrip    = 8         // tiles of a group: with more, groups that start late end late
+	longestRing     = 8
 )
 
-var (
-	processors = 132 // of an H100 or H200
-	maxStrip   = 8   // tiles of a group: with more, groups that wait for others to end are long
-)
+// processors is how many an H100 or H200 has; tests have fewer.
+var processors = 132
 
 // tune chooses the tile and the stream of a product of m rows, of which there are groups
 // side by side; each of its groups reads so many rows of x.
 func (p *matrixProduct) tune(m, groups, read int) {
-	u := unitOf(p.t)
-	p.rows, p.cols, p.strip = ceilDiv(m, u.cols), 1, 1
 	whole, rest := p.steps()
 	tiles := ceilDiv(p.n, target.MatrixTile)
-	p.resident = max(1, min(3, ceilDiv(tiles*groups, processors)))
-	if p.rows > 1 || p.w == ir.BF16 {
-		p.resident = min(p.resident, 2)
-	}
-	widest := 1 // tiles of 16 side by side
-	if whole == 1 {
-		widest = 4 / p.rows
-	}
-	under := 0 // bytes that a group has under way, if not what there is room for
+	p.rows, p.cols, p.strip, p.ring, p.split = ceilDiv(m, unitOf(p.t).cols), 1, 1, 2, p.splitOf()
 	p.keeps = rest == 0 && whole*p.rowsOfX()*xVectors*4 <= keptWords
-	canStage := read <= maxSkinny && p.depth%matrixChunk == 0 && (p.apart || p.fewBlocks(read))
-	p.split = 1
-	if p.apart {
-		p.split = max(1, p.products/2)
-		for p.products%p.split != 0 {
-			p.split--
-		}
-	}
-	p.knobs(&under, &widest)
-	if !p.keeps && p.stage == 0 && canStage {
+	if !p.keeps && p.stage == 0 && p.stages(read) {
 		p.stage = read
 	}
-	if p.copiesX() {
-		p.resident, widest = 1, max(1, 4/p.rows/p.products)
+	most, widest := max(1, min(3, ceilDiv(tiles*groups, processors))), 1
+	switch {
+	case p.copiesX(): // wide tiles, for x is more than w
+		most, widest = 1, max(1, 4/p.rows/p.products)
+	case p.rows > 1 || p.w == ir.BF16:
+		most = min(most, 2)
 	}
-	best, was := -1.0, p.matrixStream
-	chosen, chosenCols := was, 1
-	for resident := was.resident; resident > 0; resident-- {
-		for cols := widest; cols > 0; cols /= 2 {
-			for strip := maxStrip; strip > 0; strip-- {
-				p.cols, p.matrixStream = cols, was
-				p.strip, p.resident = strip, resident
-				if p.ring = p.longestRing(under); p.ring < 0 {
+	if whole == 1 && !p.copiesX() {
+		widest = 4 / p.rows
+	}
+	// Groups should be as many as run at a time, or several times that.
+	best, found := -1.0, p.matrixStream
+	cols := 1
+	found.resident = 1
+	try := p.matrixStream
+	for try.resident = most; try.resident > 0; try.resident-- {
+		for c := widest; c > 0; c /= 2 {
+			for try.strip = longestStrip; try.strip > 0; try.strip-- {
+				p.matrixStream, p.cols = try, c
+				if p.ring = p.ringOf(); p.ring == 0 {
 					continue
 				}
 				slots := processors * p.resident
-				all := ceilDiv(ceilDiv(tiles, cols), strip) * groups
-				share := float64(tiles*groups) / float64(ceilDiv(all, slots)*slots*strip*cols)
-				if ring, _, _ := p.shared(); ring*resident < 64<<10 {
+				all := ceilDiv(ceilDiv(tiles, c), p.strip) * groups
+				share := float64(tiles*groups) / float64(ceilDiv(all, slots)*slots*p.strip*c)
+				if p.ring*p.placeBytes()*p.resident < leastUnderWay {
 					share /= 2
 				}
-				if resident < was.resident {
+				if p.resident < most {
 					share -= 0.05
 				}
 				if share > best+0.02 {
-					best, chosen, chosenCols = share, p.matrixStream, cols
+					best, found, cols = share, p.matrixStream, c
 				}
 			}
 		}
 	}
-	if best < 0 {
-		panic(fmt.Sprintf("no tile: %+v", *p))
-	}
-	p.cols, p.matrixStream = chosenCols, chosen
-	if os.Getenv("KILN_LIN_SAY") != "" {
-		ring, x, sums := p.shared()
-		fmt.Printf("n%d k%d %v m%d groups%d read%d: tile%dx%d %+v ring %d KB x %d KB sums %d KB\n", p.n, p.depth, p.w, m, groups, read, p.rows, p.cols, p.matrixStream, ring>>10, x>>10, sums>>10)
-	}
+	p.matrixStream, p.cols = found, cols
 }
 
-// longestRing is how many places a group may have, of so many bytes, if that is not 0,
-// or -1 if there is no room.
-func (p *matrixProduct) longestRing(under int) int {
+// splitOf is how many places the parts of a step are spread over: where weights have rows
+// of x of their own they are many, and two are at a time in one.
+func (p *matrixProduct) splitOf() int {
+	if p.apart && p.products%2 == 0 {
+		return p.products / 2
+	}
+	return 1
+}
+
+// stages reports whether a group that reads so many rows of x has them in shared memory.
+func (p *matrixProduct) stages(read int) bool {
+	return read <= maxSkinny && p.depth%matrixChunk == 0 && (p.apart || p.fewBlocks(read))
+}
+
+// ringOf is how many places a group has room for, or 0 if that is not two.
+func (p *matrixProduct) ringOf() int {
 	whole, rest := p.steps()
 	if p.strip > 1 && rest > 0 { // the chunks left are not copied ahead
-		return -1
+		return 0
 	}
-	most := max(2, min(8, whole*p.strip*p.split))
-	for p.ring = most; p.ring >= 2; p.ring-- {
-		ring, x, sums := p.shared()
-		if (under == 0 || ring <= under || p.ring == 2) && ring+x+sums <= processorShared/p.resident-groupShared {
+	for p.ring = max(2, min(longestRing, whole*p.strip*p.split)); p.ring >= 2; p.ring-- {
+		if ring, x, sums := p.shared(); ring+x+sums <= processorShared/p.resident-groupShared {
 			return p.ring
 		}
 	}
-	return -1
-}
-
-func (p *matrixProduct) knobs(under, widest *int) {
-	e := os.Getenv("KILN_LIN")
-	if e == "" {
-		return
-	}
-	for _, kv := range strings.Split(e, ",") {
-		var n int
-		name, val, _ := strings.Cut(kv, "=")
-		if _, err := fmt.Sscan(val, &n); err != nil {
-			panic(err)
-		}
-		whole, rest := p.steps()
-		switch name {
-		case "maxstrip":
-			maxStrip = n
-		case "proc":
-			processors = n
-		case "kb":
-			*under = n << 10
-		case "widest":
-			*widest = n
-		case "split":
-			if p.apart {
-				p.split = n
-			}
-		case "res":
-			if p.resident > 1 {
-				p.resident = n
-			}
-		case "keeps":
-			p.keeps = rest == 0 && whole*p.rowsOfX()*xVectors*4 <= n
-		}
-	}
+	return 0
 }
