@@ -439,8 +439,6 @@ func (e *matrixEmitter) asBF16(w [][]kernel.Vec, scales []kernel.V) [][]kernel.V
 				x = e.E2M1Apart(x, scales[r])
 			case e.w == ir.F4E2M1:
 				x = e.E2M1ToBF16(x, scales[r])
-			case e.unit.mma != nil:
-				x = e.E4M3ToBF16(x, scales[0])
 			default:
 				x = e.CodesToBF16(x, e.w)
 			}
@@ -459,8 +457,8 @@ func (e *matrixEmitter) addTile(sum *kernel.VecVar, w [][]kernel.Vec, scales []k
 		sum.Set(e.MMAScaled(m, e.Join(w[0][0], w[0][1]), e.Join(x[0], x[1]), sum.Get(), scales[0], scale))
 		return
 	}
-	// 8-bit weights on AMD's chips: a chunk is summed, then scaled.
-	scaled := e.w != ir.BF16 && e.w != ir.F4E2M1 && e.unit.mma == nil
+	// 8-bit weights: a chunk is summed, then scaled.
+	scaled := e.w != ir.BF16 && e.w != ir.F4E2M1
 	part := sum.Get()
 	if scaled {
 		part = e.ZeroVec(kernel.F32, target.ResultRun)

@@ -39,7 +39,7 @@ type gemmTime struct{ last, all float64 }
 var gemmTiles = []gemmTile{
 	{across: [2]int{2, 4}, units: [2]int{4, 8}, stages: 4, deep: 1, totals: true, bf16: gemmTime{93, 96}},
 	{across: [2]int{4, 2}, units: [2]int{2, 8}, stages: 3, deep: 2, late: true, bf16: gemmTime{53, 53}},
-	{across: [2]int{4, 2}, units: [2]int{2, 8}, stages: 4, deep: 2, fp8: gemmTime{61, 61}},
+	{across: [2]int{4, 2}, units: [2]int{2, 8}, stages: 3, deep: 2, totals: true, late: true, fp8: gemmTime{70, 70}},
 }
 
 // matrixTileTime is what matrixTile's tiles of 64 rows of x and 32 of w take, by whether w
@@ -122,9 +122,11 @@ type gemm struct {
 	atW, atX []kernel.V
 	n0       kernel.V
 	// The warp's first units along w and x.
-	firstW, firstX   kernel.V
-	acc, total       [][]*kernel.VecVar // by unit along w, and along x; total if it is in registers
-	scale, nextScale *kernel.Var        // of the warp's rows, in the piece that is multiplied and the next
+	firstW, firstX kernel.V
+	// By unit along w, and along x: sums of a wave, and, if it is in registers, of all waves.
+	// Of 8-bit weights a piece is summed first, then scaled.
+	part, acc, total [][]*kernel.VecVar
+	scale, nextScale *kernel.Var // of the warp's rows, in the piece that is multiplied and the next
 }
 
 // newGemm has the sizes of all that is in shared memory; k may be nil.
@@ -168,6 +170,10 @@ func (p *matrixProduct) multiplyMany(k *kernel.K, x matrixRows, ws []matrixWeigh
 	e.firstX = k.Mul(k.UDiv(k.Wave(), k.Int(e.across[0])), k.Int(e.units[1]))
 	e.addresses()
 	e.acc = e.zeros()
+	e.part = e.acc
+	if e.w != ir.BF16 {
+		e.part = e.zeros()
+	}
 	if !e.totals {
 		e.total = e.zeros()
 	}

@@ -109,7 +109,7 @@ func (e *gemm) asOperand(w [2]kernel.Vec) []kernel.Vec {
 	if e.w == ir.BF16 {
 		return w[:]
 	}
-	return []kernel.Vec{e.E4M3ToBF16(w[0], e.scale.Get()), e.E4M3ToBF16(w[1], e.scale.Get())}
+	return []kernel.Vec{e.CodesToBF16(w[0], e.w), e.CodesToBF16(w[1], e.w)}
 }
 
 // scaleAt is the scale of a piece of the warp's rows: they lie in one block.

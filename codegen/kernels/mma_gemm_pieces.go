@@ -168,23 +168,24 @@ func (e *gemm) multiplyColumn(w [][]kernel.Vec, x kernel.Vec, n int) {
 	for i := 0; i < x.Len(); i += 2 {
 		for m, rows := range w {
 			a := e.MakeVec(e.At(rows[0], i), e.At(rows[1], i), e.At(rows[0], i+1), e.At(rows[1], i+1))
-			e.acc[m][n].Set(e.WarpMMA(e.unit.mma, a, e.Part(x, i, 2), e.acc[m][n].Get()))
+			e.part[m][n].Set(e.WarpMMA(e.unit.mma, a, e.Part(x, i, 2), e.part[m][n].Get()))
 		}
 	}
 }
 
-// endOfStage moves on, and behind a wave's last piece, but the last of all, adds its sums
-// to the totals.
+// endOfStage moves on. Behind a piece it scales what needs it, and behind a wave's last
+// piece, but the last of all, adds the wave's sums to the totals.
 func (e *gemm) endOfStage(at gemmPlace, step kernel.V) {
 	piece := at.piece.Get()
 	end := e.Cmp(kernel.EQ, at.sub.Get(), e.Int(e.per-1))
-	over := e.And(e.Cmp(kernel.GE, e.Add(piece, e.Int(e.unit.waves)), e.Int(e.chunks)), e.Cmp(kernel.LT, step, e.Int(e.steps-1)))
-	e.If(e.And(end, over), func() { e.addSums(e.Cmp(kernel.EQ, e.And(piece, e.Int(e.unit.waves-1)), e.Int(0))) })
 	if e.scale != nil {
 		e.If(end, func() {
+			e.addScaled()
 			e.scale.Set(e.nextScale.Get())
 			e.nextScale.Set(e.scaleAt(e.there(e.nextPiece(e.nextPiece(piece)))))
 		})
 	}
+	over := e.And(e.Cmp(kernel.GE, e.Add(piece, e.Int(e.unit.waves)), e.Int(e.chunks)), e.Cmp(kernel.LT, step, e.Int(e.steps-1)))
+	e.If(e.And(end, over), func() { e.addSums(e.Cmp(kernel.EQ, e.And(piece, e.Int(e.unit.waves-1)), e.Int(0))) })
 	e.next(at)
 }

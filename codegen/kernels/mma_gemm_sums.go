@@ -25,6 +25,16 @@ func (e *gemm) addVec(x, y kernel.Vec) kernel.Vec {
 	return e.MapVec(func(v ...kernel.V) kernel.V { return e.Add(v[0], v[1]) }, x, y)
 }
 
+// addScaled adds a piece's sums, times its scale, to those of the wave.
+func (e *gemm) addScaled() {
+	s := e.scale.Get()
+	e.eachSum(func(m, n int, sum *kernel.VecVar) {
+		part := e.part[m][n]
+		sum.Set(e.MapVec(func(v ...kernel.V) kernel.V { return e.FMA(v[0], s, v[1]) }, part.Get(), sum.Get()))
+		part.Set(e.ZeroVec(kernel.F32, target.ResultRun))
+	})
+}
+
 // addSums adds the sums of a wave to the totals; the first wave's are the totals.
 func (e *gemm) addSums(first kernel.V) {
 	if e.totals {

@@ -211,8 +211,8 @@ func rowsAlone(t *testing.T, name string, rows, n, k int) {
 }
 
 // TestGemm runs the tiles of many rows where they would not be chosen: their bits are those
-// of few rows, with fewer pieces of K than waves, as many for each wave and more for some,
-// and all that products have beside is right: several of them, side by side or at once.
+// of few rows, with fewer pieces of K than waves and with more for some of them, and all
+// that products have beside is right: several of them, side by side or at once.
 func TestGemm(t *testing.T) {
 	for i := range kernels.GemmTiles() {
 		use := func(name string, f func(t *testing.T)) {
@@ -221,7 +221,7 @@ func TestGemm(t *testing.T) {
 				f(t)
 			})
 		}
-		for _, k := range []int{384, 1024, 1152} {
+		for _, k := range []int{384, 1152} {
 			for _, name := range []string{"bf16", "w8"} {
 				use(fmt.Sprintf("%s/%d", name, k), func(t *testing.T) { rowsAlone(t, name, 65, 130, k) })
 			}
@@ -250,8 +250,30 @@ func TestGemm(t *testing.T) {
 					c.add(ir.A("limit", 10.0), x, c.w8(256, k), c.w8(256, k), c.w8(k, 256), c.f32(1, m, 1))
 				}
 				c.takeLiberty(op + "_mma")
+				if steps[op] != 0 {
+					c.limit[0] = limit{cos: steps[op]}
+				}
 				c.run("sm_90")
 			})
+		}
+	}
+}
+
+// Tiles of many rows are chosen for both formats of weights that they are for.
+func TestGemmChosen(t *testing.T) {
+	for op, rows := range map[string][]int{"linear": {512, 1000}, "block_linear": {512}} {
+		for _, m := range rows {
+			const n = 4096
+			b := newMatrixOps(t, "sm_90")
+			if op == "linear" {
+				b.add(op, nil, b.in(ir.BF16, m, n), b.in(ir.BF16, n, n))
+			} else {
+				b.add(op, ir.A("act_block", 128), b.in(ir.BF16, m, n), b.w8(n, n))
+			}
+			list := b.unit().Module.Kernels
+			if k := list[len(list)-1]; !strings.Contains(k.Spec, " gemm[") || k.Shared == 0 {
+				t.Errorf("%s of %d rows: %s with %d bytes of shared memory", op, m, k.Spec, k.Shared)
+			}
 		}
 	}
 }
