@@ -109,12 +109,13 @@ func (p *matrixRouted) operandsIn(b []*kernel.Buf) (x matrixRows, ws, scales, re
 	return x, b[:n], b[n : 2*n], b[2*n:]
 }
 
-// place is which of the tiles that multiply all rows of w a group has, and which of
-// these. Of few rows, groups that read the same of an expert's weights run at a time;
-// of more, tiles of an expert follow each other, and their parts of its weights.
-func (p *matrixRouted) place(k *kernel.K, tiles kernel.V) (tile, colTile kernel.V) {
+// place is which tile of pairs a group has, and which of those that multiply all rows of
+// w. In a stream, groups that read the same of an expert's weights run at a time: tiles,
+// the first of the integers, says how many there are of the former. Else tiles of an
+// expert follow each other, and their parts of its weights.
+func (p *matrixRouted) place(k *kernel.K, tiles []kernel.V) (tile, colTile kernel.V) {
 	if p.streams() {
-		group, n := k.Convert(k.Group(), kernel.I32), k.Convert(tiles, kernel.I32)
+		group, n := k.Convert(k.Group(), kernel.I32), k.Convert(tiles[0], kernel.I32)
 		return k.Convert(k.URem(group, n), kernel.I64), k.Convert(k.UDiv(group, n), kernel.I64)
 	}
 	return k.UDiv(k.Group(), k.Int(p.colTiles())), k.URem(k.Group(), k.Int(p.colTiles()))
@@ -127,13 +128,17 @@ func (p *matrixRouted) launch(l Lowering, y Ref) {
 		p.tune(p.size(), p.tiles, p.rowsRead(1))
 	}
 	macs := int64(p.products) * int64(p.tokens*p.choices) * int64(p.n) * int64(p.depth)
+	numbers := []int{p.tokens}
+	if p.streams() {
+		numbers = append(numbers, p.tiles)
+	}
 	l.Launch(Launch{
 		Name: "matrix_experts", Spec: fmt.Sprintf("%s %s limit%g", p.matrixProduct.spec(), p.routing.spec(), p.limit),
 		Grid: p.tiles * p.colTiles(), Work: macs, Flops: 2 * macs, Touched: p.touched,
-		In: append(p.inputs(), p.operands()...), Out: []Ref{y}, Ints: []int{p.tokens, p.tiles, max(1, p.strip)},
+		In: append(p.inputs(), p.operands()...), Out: []Ref{y}, Ints: append(numbers, p.stripArg()...),
 		Body: func(k *kernel.K, b []*kernel.Buf, ints []kernel.V) {
 			x, ws, scales, b := p.operandsIn(b)
-			tile, colTile := p.place(k, ints[1])
+			tile, colTile := p.place(k, ints[1:])
 			u := unitOf(p.t)
 			p.tileIn(k, b, tile, ints[0], func(t routedTile) {
 				x.row = func(i kernel.V) kernel.V {
@@ -154,7 +159,7 @@ func (p *matrixRouted) launch(l Lowering, y Ref) {
 				for i := range list {
 					list[i] = matrixWeight{ws[i], scales[i], t.expert}
 				}
-				p.multiplyTiles(k, x, list, colTile, ints[2], func(row, col kernel.V, sums []kernel.Vec) {
+				p.multiplyTiles(k, x, list, colTile, p.stripOf(k, ints), func(row, col kernel.V, sums []kernel.Vec) {
 					pair, own := t.pair(row)
 					k.If(k.And(own, k.Cmp(kernel.LT, col, k.Int(p.n))), func() {
 						v := sums[0]
@@ -180,21 +185,25 @@ func (p *matrixRouted) launchSum(l Lowering, shared []Ref, y Ref) {
 		p.tune(1, p.tokens, p.choices)
 	}
 	macs := int64(p.tokens*p.choices) * int64(p.n) * int64(p.depth)
+	var numbers []int
+	if p.streams() {
+		numbers = append([]int{p.tokens}, p.stripArg()...)
+	}
 	l.Launch(Launch{
 		Name: "matrix_experts_sum", Spec: fmt.Sprintf("%s shared%d", p.matrixProduct.spec(), len(shared)),
 		Grid: p.tokens * p.colTiles(), Work: macs, Flops: 2 * macs, Touched: p.touched,
-		In: append(append(p.inputs(), p.ids), shared...), Out: []Ref{y}, Ints: []int{p.tokens, max(1, p.strip)},
+		In: append(append(p.inputs(), p.ids), shared...), Out: []Ref{y}, Ints: numbers,
 		Body: func(k *kernel.K, b []*kernel.Buf, ints []kernel.V) {
 			x, ws, scales, b := p.operandsIn(b)
 			ids, shared, y := b[0], b[1:len(b)-1], b[len(b)-1]
-			token, colTile := p.place(k, ints[0])
+			token, colTile := p.place(k, ints)
 			from := k.Mul(token, k.Int(p.choices))
 			// The experts and their choices, from memory in every lane: scalar registers
 			// would not hold as many addresses.
 			chosen, places := k.Shared(ir.I32, p.choices), k.Shared(ir.I32, p.choices)
-			experts := rankExperts(k, ids, from, p.choices, func(rank, id, choice kernel.V) {
+			experts := p.chosen(k, ids, from, func(rank, id, choice kernel.V) {
 				chosen.Store(rank, id)
-				places.Store(rank, choice)
+				places.Store(rank, k.Convert(choice, kernel.I32))
 			})
 			k.Barrier()
 			store := func(col kernel.V, v kernel.Vec) {
@@ -222,7 +231,7 @@ func (p *matrixRouted) launchSum(l Lowering, shared []Ref, y Ref) {
 				if p.stage > 0 {
 					x.stage = x.at
 				}
-				p.multiplyTiles(k, x, list, colTile, ints[1], func(row, col kernel.V, sums []kernel.Vec) {
+				p.multiplyTiles(k, x, list, colTile, p.stripOf(k, ints), func(row, col kernel.V, sums []kernel.Vec) {
 					total := k.ZeroVec(kernel.F32, target.ResultRun)
 					for i, sum := range sums {
 						counts := k.Cmp(kernel.LT, k.Int32(i), experts) // they come first
@@ -234,15 +243,34 @@ func (p *matrixRouted) launchSum(l Lowering, shared []Ref, y Ref) {
 				})
 			})
 			k.If(k.Not(has), func() {
-				n0 := k.Mul(k.Mul(colTile, k.Int(p.tileCols())), ints[1])
-				runs := k.Mul(ints[1], k.Int(p.tileCols()/target.ResultRun))
-				k.Lanes(runs, func(i kernel.V) {
-					col := k.Add(n0, k.Mul(i, k.Int(target.ResultRun)))
-					k.If(k.Cmp(kernel.LT, col, k.Int(p.n)), func() { store(col, k.ZeroVec(kernel.F32, target.ResultRun)) })
+				n0 := k.Mul(colTile, k.Int(p.tileCols()))
+				zeros := func(col kernel.V) { store(col, k.ZeroVec(kernel.F32, target.ResultRun)) }
+				if !p.streams() {
+					k.Lanes(k.Int(p.tileCols()/target.ResultRun), func(i kernel.V) { zeros(k.Add(n0, k.Mul(i, k.Int(target.ResultRun)))) })
+					return
+				}
+				strip := p.stripOf(k, ints)
+				k.Lanes(k.Mul(strip, k.Int(p.tileCols()/target.ResultRun)), func(i kernel.V) {
+					col := k.Add(k.Mul(n0, strip), k.Mul(i, k.Int(target.ResultRun)))
+					k.If(k.Cmp(kernel.LT, col, k.Int(p.n)), func() { zeros(col) })
 				})
 			})
 		},
 	})
+}
+
+// chosen calls each, in one lane, with each expert that a token chose: how many of them
+// have lower ids, the id and the first choice that has it. It returns how many there are.
+func (p *matrixRouted) chosen(k *kernel.K, ids *kernel.Buf, from kernel.V, each func(rank, id, choice kernel.V)) kernel.V {
+	if p.streams() { // nothing may take long before w is under way
+		return rankExperts(k, ids, from, p.choices, each)
+	}
+	count := k.UniformVar(k.Int32(0))
+	eachExpert(k, ids, from, p.choices, func(id, choice kernel.V) {
+		k.First(func() { each(count.Get(), id, choice) })
+		count.Set(k.Add(count.Get(), k.Int32(1)))
+	})
+	return count.Get()
 }
 
 // sumPairs is y[t,:], the sum of the rows of token t's pairs in ascending expert id,

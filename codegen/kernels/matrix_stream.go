@@ -335,6 +335,22 @@ func (s *streamer) loadSum(at kernel.V) kernel.Vec {
 	return s.AsF32(s.sums.LoadVec(s.Add(at, s.Mul(s.group, s.Int(target.ResultRun))), target.ResultRun))
 }
 
+// stripArg is what a kernel has among its integers so that stripOf finds the strip there,
+// as the last.
+func (p *matrixProduct) stripArg() []int {
+	if !p.streams() {
+		return nil
+	}
+	return []int{p.strip}
+}
+
+func (p *matrixProduct) stripOf(k *kernel.K, ints []kernel.V) kernel.V {
+	if !p.streams() {
+		return k.Int(1)
+	}
+	return ints[len(ints)-1]
+}
+
 // spec is what a kernel's code depends on of it.
 func (m matrixStream) spec() string {
 	if m == (matrixStream{}) {

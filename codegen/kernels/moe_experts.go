@@ -72,8 +72,8 @@ func eachExpert(k *kernel.K, ids *kernel.Buf, from kernel.V, choices int, body f
 }
 
 // rankExperts has some lanes call each with the experts that a token chose: with how many
-// of them have lower ids, i64, the id, and the first choice that has it, i32. It returns
-// how many there are, i32. GPU only.
+// of them have lower ids, the id, and the first choice that has it. It returns how many
+// there are, i32. GPU only.
 func rankExperts(k *kernel.K, ids *kernel.Buf, from kernel.V, choices int, each func(rank, id, choice kernel.V)) kernel.V {
 	one := func(cond kernel.V) kernel.V { return k.Convert(cond, kernel.I32) }
 	own := k.Select(k.Cmp(kernel.LT, k.Lane(), k.Int(choices)), k.Lane(), k.Int(0))
@@ -90,7 +90,7 @@ func rankExperts(k *kernel.K, ids *kernel.Buf, from kernel.V, choices int, each 
 		rank = k.Add(rank, one(k.And(counts, k.Cmp(kernel.LT, v, id))))
 		first = k.And(first, k.Not(k.And(k.Cmp(kernel.EQ, v, id), k.Cmp(kernel.LT, k.Int(i), own))))
 	}
-	k.If(k.And(first, k.Cmp(kernel.GE, id, k.Int32(0))), func() { each(k.Convert(rank, kernel.I64), id, k.Convert(own, kernel.I32)) })
+	k.If(k.And(first, k.Cmp(kernel.GE, id, k.Int32(0))), func() { each(k.Convert(rank, kernel.I64), id, own) })
 	return count
 }
 
