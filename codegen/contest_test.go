@@ -24,7 +24,7 @@ func TestContest(t *testing.T) {
 	b := ir.NewBuilder("g")
 	rows := b.Sym("B")
 	x, w := b.Input("x", ir.T(ir.BF16, rows, ir.Int(512))), b.Weight("w", ir.T(ir.BF16, ir.Int(4096), ir.Int(512)))
-	b.Output("y", b.Op1("linear", nil, b.Op1("linear", nil, x, w), b.Weight("v", ir.T(ir.BF16, ir.Int(64), ir.Int(4096)))))
+	b.Output("y", b.Op1("linear", nil, b.Op1("linear", nil, x, w), b.Weight("v", ir.T(ir.BF16, ir.Int(8192), ir.Int(4096)))))
 	b.Output("z", b.Op1("linear", nil, x, w))
 	g, err := b.Finish()
 	if err != nil {
@@ -52,8 +52,8 @@ func TestContest(t *testing.T) {
 	want := []string{
 		"linear_mma 8 n4096 k512 bf16 8",
 		"linear_mma 64 n4096 k512 bf16 64",
-		"linear_mma 8 n64 k4096 bf16 8",
-		"linear_mma 64 n64 k4096 bf16 64",
+		"linear_mma 8 n8192 k4096 bf16 8",
+		"linear_mma 64 n8192 k4096 bf16 64",
 	}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Fatalf("decisions (-want +got):\n%s", d)

@@ -232,7 +232,7 @@ func (k *K) E2M1ToBF16(x Vec, scale V) Vec {
 func (k *K) perm(high, low V, which int) V {
 	if k.T.Kind == target.NVPTX { // a number is a nibble
 		nibbles := which&7 | which>>8&7<<4 | which>>16&7<<8 | which>>24&7<<12
-		return V{t: I32, v: k.intrinsic("llvm.nvvm.prmt", types.I32, k.raw(low), k.raw(high), constant.NewInt(types.I32, int64(nibbles)))}
+		return k.prmt(low, high, nibbles)
 	}
 	return k.permBy(high, low, k.Int32(which))
 }

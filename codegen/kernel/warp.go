@@ -1,7 +1,10 @@
 package kernel
 
 import (
+	"math"
+
 	"github.com/kiln-project/kiln/codegen/target"
+	"github.com/llir/llvm/ir/constant"
 	"github.com/llir/llvm/ir/types"
 	"github.com/llir/llvm/ir/value"
 )
@@ -45,14 +48,20 @@ func (k *K) e4m3ToBF16(x Vec) Vec {
 	unit := k.pow2BF16(120)
 	var out []V
 	for i := range x.n {
-		for half := range 2 { // two codes, each the upper byte of a half
-			zero, which := k.Int32(0), 0x01040004+half*0x02000200
-			p := k.perm(zero, k.At(x, i), which)
-			v := k.Or(k.And(p, k.Int32(-0x7FFF8000)), k.And(k.LShr(p, k.Int32(4)), k.Int32(0x07F007F0)))
+		for half := range 2 {
+			// Two codes, each the lower byte of a half, with its sign in all bits above.
+			p := k.prmt(k.At(x, i), k.Int32(0), 0x9180+half*0x2222)
+			v := k.And(k.Shl(p, k.Int32(4)), k.Int32(-0x780F7810)) // 87F0 in each half
 			out = append(out, k.mulBF16(v, unit))
 		}
 	}
 	return k.MakeVec(out...)
+}
+
+// prmt is perm by nibbles, as the instruction takes them: with 8 added to its number, a
+// byte stands for its sign, in all bits.
+func (k *K) prmt(low, high V, nibbles int) V {
+	return V{t: I32, v: k.intrinsic("llvm.nvvm.prmt", types.I32, k.raw(low), k.raw(high), constant.NewInt(types.I32, int64(nibbles)))}
 }
 
 // E2M1Apart is packed e2m1 codes, eight to a word, times scale, a power of two, as
@@ -60,21 +69,59 @@ func (k *K) e4m3ToBF16(x Vec) Vec {
 // bf16 numbers out. It is exact where the product is within bf16's exponents. NVIDIA
 // GPUs only.
 func (k *K) E2M1Apart(x Vec, scale V) Vec {
-	if k.T.Kind != target.NVPTX {
-		k.fail("e2m1 to bf16 by halves: not on %s", k.T.Name)
+	if !k.nvidia("e2m1 to bf16 by halves") {
 		return x
 	}
-	unit, both := k.pow2BF16(126), k.UpperHalves(k.Bits(scale), k.Bits(scale))
+	return k.scaleBF16(k.scaleBF16(k.e2m1Halves(x), k.Float(0x1p126)), scale)
+}
+
+// E2M1RowsApart is E2M1Apart of rows, each with a scale of its own, an e8m0 code. All
+// lanes of the warp must get here.
+func (k *K) E2M1RowsApart(rows []Vec, scales []V) []Vec {
+	if !k.nvidia("e2m1 to bf16 by halves") {
+		return rows
+	}
+	// One multiplication makes the exponent right and scales, but for scales above 2: the
+	// factor is no bf16 then. Few weights have such scales, and few warps see one.
+	const two, unit = 128, 126 << 7
+	pair := func(code V, first int) V { return k.Add(k.Mul(code, k.Int32(1<<23|1<<7)), k.Int32(first<<16|first)) }
+	out := make([]*VecVar, len(rows))
+	largest := scales[0]
+	for _, s := range scales[1:] {
+		largest = k.Max(largest, s)
+	}
+	some := k.WaveAny(k.Cmp(GT, largest, k.Int32(two)))
+	for i, row := range rows {
+		factor := pair(k.Min(scales[i], k.Int32(two)), unit)
+		out[i] = k.VecVar(k.MapVec(func(v ...V) V { return k.mulBF16(v[0], factor) }, k.e2m1Halves(row)))
+	}
+	k.If(some, func() {
+		for i, x := range out {
+			rest := k.scaleBF16(x.Get(), k.Select(k.Cmp(EQ, scales[i], k.Int32(255)), k.Float(math.NaN()), k.Bits(k.Shl(k.Max(k.Sub(scales[i], k.Int32(1)), k.Int32(127)), k.Int32(23)))))
+			x.Set(rest)
+		}
+	})
+	var list []Vec
+	for _, x := range out {
+		list = append(list, x.Get())
+	}
+	return list
+}
+
+// e2m1Halves is the bits of e2m1 codes in those of bf16 numbers, in the order of
+// E2M1Apart. Exponents of e2m1 are 126 lower in a bf16.
+func (k *K) e2m1Halves(x Vec) Vec {
+	const sign, number = 1 << 12, 1 << 6 // what moves a code's sign and the rest of it to their places
 	var out []V
 	for i := range x.n {
-		word := k.At(x, i)
 		for j := range 4 {
-			p := word // code j in the upper bits of a half, code j+4 in those of the other
-			if j < 3 {
-				p = k.Shl(word, k.Int32(12-4*j))
+			word := k.At(x, i)
+			if j >= 2 {
+				word = k.LShr(word, k.Int32(8))
 			}
-			v := k.Or(k.And(p, k.Int32(-0x7FFF8000)), k.And(k.LShr(p, k.Int32(6)), k.Int32(0x01C001C0)))
-			out = append(out, k.mulBF16(k.mulBF16(v, unit), both))
+			code := k.And(word, k.Int32(0x000F000F<<(4*(j%2)))) // code j, and j+4 in the upper half
+			v := k.Mul(code, k.Int32((sign+number)>>(4*(j%2))))
+			out = append(out, k.And(v, k.Int32(-0x7E3F7E40))) // 81C0 in each half
 		}
 	}
 	return k.MakeVec(out...)
@@ -82,7 +129,8 @@ func (k *K) E2M1Apart(x Vec, scale V) Vec {
 
 // e2m1InOrder is E2M1ToBF16 on NVIDIA's GPUs.
 func (k *K) e2m1InOrder(x Vec, scale V) Vec {
-	apart := k.E2M1Apart(x, scale)
+	unit := k.Float(0x1p126)
+	apart := k.scaleBF16(k.scaleBF16(k.e2m1Halves(x), unit), scale)
 	var out []V
 	for i := 0; i < apart.n; i += 4 {
 		for _, halves := range []func(lo, hi V) V{k.LowerHalves, k.UpperHalves} { // the first four codes, then the others

@@ -76,7 +76,11 @@ func sameBitsOf(t *testing.T, c *cases, d codegen.Decision) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		specs[fmt.Sprint(u.Module.Kernels)] = true
+		text := fmt.Sprint(u.Module.Kernels)
+		for _, l := range p.Launches {
+			text += fmt.Sprint(" ", l.Grid, l.Args)
+		}
+		specs[text] = true
 		m := buildWarps(t, u)
 		if m == nil { // recorded, to run elsewhere
 			continue
@@ -96,6 +100,6 @@ func sameBitsOf(t *testing.T, c *cases, d codegen.Decision) {
 		}
 	}
 	if len(specs) != len(d.Candidates) {
-		t.Errorf("%s: %d candidates are %d kinds of code", d.Key, len(d.Candidates), len(specs))
+		t.Errorf("%s: %d candidates are %d kinds of launches", d.Key, len(d.Candidates), len(specs))
 	}
 }

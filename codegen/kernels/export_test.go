@@ -23,3 +23,6 @@ func UseGemm(i int) (undo func()) {
 
 // GemmTiles is how many such tiles there are.
 func GemmTiles() int { return len(gemmTiles) }
+
+// Processors is how many processors products of few rows are cut up for.
+var Processors = &processors

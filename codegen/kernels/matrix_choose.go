@@ -14,7 +14,7 @@ func (p *matrixLaunch) choose(l Lowering) {
 	if unitOf(p.t).mma == nil {
 		return
 	}
-	ways := p.ways(p.m)
+	ways := p.ways(p.m, p.groups)
 	names := make([]string, len(ways))
 	for i := range ways {
 		names[i] = ways[i].tileName()
@@ -39,8 +39,11 @@ func (p *matrixLaunch) key() string {
 
 // tileName names the tile among those of ways.
 func (p *matrixProduct) tileName() string {
-	if p.gemm != nil {
-		return fmt.Sprintf("gemm%dx%ds%d", p.rows, p.cols, p.gemm.stages)
+	switch {
+	case p.gemm != nil:
+		return fmt.Sprintf("gemm%dx%d-stages%d", p.rows, p.cols, p.gemm.stages)
+	case p.streams():
+		return fmt.Sprintf("tile%dx%d-strip%d-resident%d", p.rows, p.cols, p.strip, p.resident)
 	}
 	return fmt.Sprintf("tile%dx%d", p.rows, p.cols)
 }
@@ -49,52 +52,62 @@ func (p *matrixProduct) tileName() string {
 // registers of a lane.
 const maxTile = 16
 
-// ways are the product with each tile that may be worth it for m rows of x, and with that
-// which shape has chosen, by size.
-func (p *matrixProduct) ways(m int) []matrixProduct {
+// ways are the product with each tile that may be worth it for m rows of x, of as many
+// products side by side as groups, that which shape has chosen among them.
+func (p *matrixProduct) ways(m, groups int) []matrixProduct {
+	if p.streams() {
+		return p.streamWays(groups)
+	}
 	list := []matrixProduct{*p}
-	add := func(q matrixProduct) {
-		if !slices.ContainsFunc(list, func(o matrixProduct) bool { return o.tileName() == q.tileName() }) {
-			list = append(list, q)
-		}
-	}
-	rows := []int{4, 8}
-	if u := unitOf(p.t); m <= maxSkinny {
-		rows = []int{ceilDiv(m, u.cols)}
-	}
-	for _, r := range rows {
+	for _, rows := range []int{4, 8} {
 		for cols := 1; cols <= 4; cols *= 2 {
-			if r*cols*p.products <= maxTile && cols*target.MatrixTile <= p.n {
+			if rows*cols*p.products <= maxTile && cols*target.MatrixTile <= p.n {
 				q := *p
-				q.rows, q.cols, q.gemm = r, cols, nil
-				add(q)
+				q.rows, q.cols, q.gemm = rows, cols, nil
+				list = append(list, q)
 			}
 		}
 	}
 	if m > 4*target.MMACols { // fewer are less than half of the smallest of these tiles
 		for i := range gemmTiles {
 			if q, ok := p.withGemm(&gemmTiles[i]); ok {
-				add(q)
+				list = append(list, q)
 			}
 		}
 	}
-	slices.SortFunc(list, func(a, b matrixProduct) int {
-		switch {
-		case (a.gemm == nil) != (b.gemm == nil):
-			if a.gemm == nil {
-				return -1
+	return distinct(list)
+}
+
+// streamWays are the ways to cut up a product of few rows: how many groups run on a
+// processor, and how many tiles each has.
+func (p *matrixProduct) streamWays(groups int) []matrixProduct {
+	list := []matrixProduct{*p}
+	most := 3
+	if p.copiesX() { // what is copied leaves no room for another group
+		most = 1
+	}
+	for resident := 1; resident <= most; resident++ {
+		for strip := 1; strip <= longestStrip; strip *= 2 {
+			q := *p
+			q.resident, q.strip = resident, strip
+			if q.ring = q.ringOf(); q.ring > 0 && (strip == 1 || q.colTiles()*groups >= processors/2) {
+				list = append(list, q)
 			}
-			return 1
-		case a.rows != b.rows:
-			return a.rows - b.rows
-		case a.cols != b.cols:
-			return a.cols - b.cols
-		case a.gemm != nil:
-			return a.gemm.stages - b.gemm.stages
 		}
-		return 0
-	})
-	return list
+	}
+	return distinct(list)
+}
+
+// distinct leaves out what has a name that was there before.
+func distinct(list []matrixProduct) []matrixProduct {
+	var out []matrixProduct
+	seen := map[string]bool{}
+	for _, q := range list {
+		if name := q.tileName(); !seen[name] {
+			seen[name], out = true, append(out, q)
+		}
+	}
+	return out
 }
 
 // withGemm is the product with a tile of many rows, unless that does not take it.

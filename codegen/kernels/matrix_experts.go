@@ -19,17 +19,22 @@ func lowerMatrixMoE(l Lowering, o *ir.Op) error {
 
 	gate := matrixRouted{routing: r, perToken: true, limit: o.Float("limit")}
 	gate.weights(l, inner, o.Args[1], o.Args[2])
-	gate.x = gate.activations(l, l.Buf(o.Args[0]), r.tokens, o.Int("act_block"))
+	gate.x = gate.activations(l, l.Buf(o.Args[0]), r.tokens, r.rowsRead(1), o.Int("act_block"))
 	gate.launch(l, a)
 
 	down := matrixRouted{routing: r}
 	down.weights(l, d, o.Args[3])
-	down.x = down.activations(l, a, pairs, expertActBlock)
+	atOnce := r.single() && r.choices <= maxChoicesAtOnce && down.roomForX(r.choices)
+	read := 1
+	if atOnce {
+		read = r.choices
+	}
+	down.x = down.activations(l, a, pairs, r.rowsRead(read), expertActBlock)
 	var shared []Ref
 	for _, v := range o.Args[6:] {
 		shared = append(shared, l.Buf(v))
 	}
-	if r.single() && r.choices <= maxChoicesAtOnce {
+	if atOnce {
 		down.launchSum(l, shared, l.Buf(o.Results[0]))
 		return nil
 	}
@@ -42,6 +47,12 @@ func lowerMatrixMoE(l Lowering, o *ir.Op) error {
 // maxChoicesAtOnce is how many choices of a token launchSum multiplies: their sums
 // share the LDS.
 const maxChoicesAtOnce = 8
+
+// roomForX reports whether the rows of x of so many choices have room in the shared
+// memory of a group that keeps them there.
+func (p *matrixRouted) roomForX(choices int) bool {
+	return !p.streams() || ceilDiv(p.depth, matrixChunk)*choices*matrixChunk*2 <= processorShared/2
+}
 
 // matrixRouted is a product of pairs with their experts' weights, [E,n,depth].
 type matrixRouted struct {
@@ -67,6 +78,9 @@ func (p *matrixRouted) weights(l Lowering, n int, ws ...*ir.Value) {
 	u := unitOf(p.t)
 	p.matrixProduct.rows = ceilDiv(p.size(), u.cols)
 	switch { // single tiles are bound by reading w
+	case p.streams():
+		p.oneRow = p.single()
+		return // launch and launchSum choose the tile
 	case p.single():
 		p.cols = max(1, min(4, n/4096))
 	case u.mma != nil:
@@ -95,32 +109,57 @@ func (p *matrixRouted) operandsIn(b []*kernel.Buf) (x matrixRows, ws, scales, re
 	return x, b[:n], b[n : 2*n], b[2*n:]
 }
 
+// place is which tile of pairs a group has, and which of those that multiply all rows of
+// w. In a stream, groups that read the same of an expert's weights run at a time: tiles,
+// the first of the integers, says how many there are of the former. Else tiles of an
+// expert follow each other, and their parts of its weights.
+func (p *matrixRouted) place(k *kernel.K, tiles []kernel.V) (tile, colTile kernel.V) {
+	if p.streams() {
+		group, n := k.Convert(k.Group(), kernel.I32), k.Convert(tiles[0], kernel.I32)
+		return k.Convert(k.URem(group, n), kernel.I64), k.Convert(k.UDiv(group, n), kernel.I64)
+	}
+	return k.UDiv(k.Group(), k.Int(p.colTiles())), k.URem(k.Group(), k.Int(p.colTiles()))
+}
+
 // launch writes the product's rows of y, [pairs, n]; those of pairs that do not count
 // are left as they are, and nothing reads them.
 func (p *matrixRouted) launch(l Lowering, y Ref) {
+	if p.streams() {
+		p.tune(p.size(), p.tiles, p.rowsRead(1))
+	}
 	macs := int64(p.products) * int64(p.tokens*p.choices) * int64(p.n) * int64(p.depth)
+	numbers := []int{p.tokens}
+	if p.streams() {
+		numbers = append(numbers, p.tiles)
+	}
 	l.Launch(Launch{
 		Name: "matrix_experts", Spec: fmt.Sprintf("%s %s limit%g", p.matrixProduct.spec(), p.routing.spec(), p.limit),
 		Grid: p.tiles * p.colTiles(), Work: macs, Flops: 2 * macs, Touched: p.touched,
-		In: append(p.inputs(), p.operands()...), Out: []Ref{y}, Ints: []int{p.tokens},
+		In: append(p.inputs(), p.operands()...), Out: []Ref{y}, Ints: append(numbers, p.stripArg()...),
 		Body: func(k *kernel.K, b []*kernel.Buf, ints []kernel.V) {
 			x, ws, scales, b := p.operandsIn(b)
-			// Tiles of one expert follow each other, and their parts of the weights.
-			tile, colTile := k.UDiv(k.Group(), k.Int(p.colTiles())), k.URem(k.Group(), k.Int(p.colTiles()))
+			tile, colTile := p.place(k, ints[1:])
 			u := unitOf(p.t)
 			p.tileIn(k, b, tile, ints[0], func(t routedTile) {
-				for i := range p.matrixProduct.rows {
-					at, _ := t.pair(k.Add(u.sub(k, k.Lane()), k.Int(i*u.cols)))
+				x.row = func(i kernel.V) kernel.V {
+					at, _ := t.pair(i)
 					if p.perToken {
 						at = k.UDiv(at, k.Int(p.choices))
 					}
+					return at
+				}
+				for i := range p.matrixProduct.rows {
+					at := x.row(k.Add(u.sub(k, k.Lane()), k.Int(i*u.cols)))
 					x.at = append(x.at, at)
+					if p.stage > 0 { // the tile's one row
+						x.stage, x.staged = []kernel.V{at}, []kernel.V{k.Int(0)}
+					}
 				}
 				list := make([]matrixWeight, p.products)
 				for i := range list {
 					list[i] = matrixWeight{ws[i], scales[i], t.expert}
 				}
-				p.multiply(k, x, list, k.Mul(colTile, k.Int(p.tileCols())), func(row, col kernel.V, sums []kernel.Vec) {
+				p.multiplyTiles(k, x, list, colTile, p.stripOf(k, ints), func(row, col kernel.V, sums []kernel.Vec) {
 					pair, own := t.pair(row)
 					k.If(k.And(own, k.Cmp(kernel.LT, col, k.Int(p.n))), func() {
 						v := sums[0]
@@ -142,29 +181,31 @@ func (p *matrixRouted) launch(l Lowering, y Ref) {
 // once, each weight with another row of x.
 func (p *matrixRouted) launchSum(l Lowering, shared []Ref, y Ref) {
 	p.products, p.apart, p.cols = p.choices, true, 1
+	if p.streams() {
+		p.tune(1, p.tokens, p.choices)
+	}
 	macs := int64(p.tokens*p.choices) * int64(p.n) * int64(p.depth)
+	var numbers []int
+	if p.streams() {
+		numbers = append([]int{p.tokens}, p.stripArg()...)
+	}
 	l.Launch(Launch{
 		Name: "matrix_experts_sum", Spec: fmt.Sprintf("%s shared%d", p.matrixProduct.spec(), len(shared)),
 		Grid: p.tokens * p.colTiles(), Work: macs, Flops: 2 * macs, Touched: p.touched,
-		In: append(append(p.inputs(), p.ids), shared...), Out: []Ref{y},
-		Body: func(k *kernel.K, b []*kernel.Buf, _ []kernel.V) {
+		In: append(append(p.inputs(), p.ids), shared...), Out: []Ref{y}, Ints: numbers,
+		Body: func(k *kernel.K, b []*kernel.Buf, ints []kernel.V) {
 			x, ws, scales, b := p.operandsIn(b)
 			ids, shared, y := b[0], b[1:len(b)-1], b[len(b)-1]
-			token, colTile := k.UDiv(k.Group(), k.Int(p.colTiles())), k.URem(k.Group(), k.Int(p.colTiles()))
-			n0, from := k.Mul(colTile, k.Int(p.tileCols())), k.Mul(token, k.Int(p.choices))
+			token, colTile := p.place(k, ints)
+			from := k.Mul(token, k.Int(p.choices))
 			// The experts and their choices, from memory in every lane: scalar registers
 			// would not hold as many addresses.
 			chosen, places := k.Shared(ir.I32, p.choices), k.Shared(ir.I32, p.choices)
-			count := k.UniformVar(k.Int32(0))
-			eachExpert(k, ids, from, p.choices, func(id, choice kernel.V) {
-				k.First(func() {
-					chosen.Store(count.Get(), id)
-					places.Store(count.Get(), k.Convert(choice, kernel.I32))
-				})
-				count.Set(k.Add(count.Get(), k.Int32(1)))
+			experts := p.chosen(k, ids, from, func(rank, id, choice kernel.V) {
+				chosen.Store(rank, id)
+				places.Store(rank, k.Convert(choice, kernel.I32))
 			})
 			k.Barrier()
-			experts := count.Get()
 			store := func(col kernel.V, v kernel.Vec) {
 				at := k.Add(k.Mul(token, k.Int(p.n)), col)
 				for _, s := range shared {
@@ -182,9 +223,15 @@ func (p *matrixRouted) launchSum(l Lowering, shared []Ref, y Ref) {
 				for i := range p.choices { // a place that is left multiplies the last, for nothing
 					at := k.Select(k.Cmp(kernel.LT, k.Int32(i), experts), k.Int32(i), k.Sub(experts, k.Int32(1)))
 					x.at = append(x.at, k.Add(from, k.Convert(places.Load(at), kernel.I64)))
+					if p.stage > 0 {
+						x.staged = append(x.staged, k.Int(i))
+					}
 					list = append(list, matrixWeight{ws[0], scales[0], k.Convert(chosen.Load(at), kernel.I64)})
 				}
-				p.multiply(k, x, list, n0, func(row, col kernel.V, sums []kernel.Vec) {
+				if p.stage > 0 {
+					x.stage = x.at
+				}
+				p.multiplyTiles(k, x, list, colTile, p.stripOf(k, ints), func(row, col kernel.V, sums []kernel.Vec) {
 					total := k.ZeroVec(kernel.F32, target.ResultRun)
 					for i, sum := range sums {
 						counts := k.Cmp(kernel.LT, k.Int32(i), experts) // they come first
@@ -196,12 +243,34 @@ func (p *matrixRouted) launchSum(l Lowering, shared []Ref, y Ref) {
 				})
 			})
 			k.If(k.Not(has), func() {
-				k.Lanes(k.Int(p.tileCols()/target.ResultRun), func(i kernel.V) {
-					store(k.Add(n0, k.Mul(i, k.Int(target.ResultRun))), k.ZeroVec(kernel.F32, target.ResultRun))
+				n0 := k.Mul(colTile, k.Int(p.tileCols()))
+				zeros := func(col kernel.V) { store(col, k.ZeroVec(kernel.F32, target.ResultRun)) }
+				if !p.streams() {
+					k.Lanes(k.Int(p.tileCols()/target.ResultRun), func(i kernel.V) { zeros(k.Add(n0, k.Mul(i, k.Int(target.ResultRun)))) })
+					return
+				}
+				strip := p.stripOf(k, ints)
+				k.Lanes(k.Mul(strip, k.Int(p.tileCols()/target.ResultRun)), func(i kernel.V) {
+					col := k.Add(k.Mul(n0, strip), k.Mul(i, k.Int(target.ResultRun)))
+					k.If(k.Cmp(kernel.LT, col, k.Int(p.n)), func() { zeros(col) })
 				})
 			})
 		},
 	})
+}
+
+// chosen calls each, in one lane, with each expert that a token chose: how many of them
+// have lower ids, the id and the first choice that has it. It returns how many there are.
+func (p *matrixRouted) chosen(k *kernel.K, ids *kernel.Buf, from kernel.V, each func(rank, id, choice kernel.V)) kernel.V {
+	if p.streams() { // nothing may take long before w is under way
+		return rankExperts(k, ids, from, p.choices, each)
+	}
+	count := k.UniformVar(k.Int32(0))
+	eachExpert(k, ids, from, p.choices, func(id, choice kernel.V) {
+		k.First(func() { each(count.Get(), id, choice) })
+		count.Set(k.Add(count.Get(), k.Int32(1)))
+	})
+	return count.Get()
 }
 
 // sumPairs is y[t,:], the sum of the rows of token t's pairs in ascending expert id,

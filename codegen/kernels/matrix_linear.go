@@ -63,7 +63,7 @@ func lowerMatrixBlockLinear(l Lowering, o *ir.Op) error {
 	x, w := dims(o.Args[0]), dims(o.Args[1])
 	p := matrixLaunch{m: x[0], groups: 1}
 	p.weights(l, w[0], o.Args[1])
-	p.x = p.activations(l, l.Buf(o.Args[0]), x[0], o.Int("act_block"))
+	p.x = p.activations(l, l.Buf(o.Args[0]), x[0], powerOf2(x[0]), o.Int("act_block"))
 	p.results(l, o)
 	p.launch(l)
 	return nil
@@ -76,13 +76,22 @@ func lowerMatrixExpert(l Lowering, o *ir.Op) error {
 	a := l.Scratch(ir.BF16, m*inner)
 	gate := matrixLaunch{m: m, groups: 1, y: []Ref{a}, swiglu: &matrixSwiGLU{weight: l.Buf(o.Args[4]), limit: o.Float("limit")}}
 	gate.weights(l, inner, o.Args[1], o.Args[2])
-	gate.x = gate.activations(l, l.Buf(o.Args[0]), m, o.Int("act_block"))
+	gate.x = gate.activations(l, l.Buf(o.Args[0]), m, powerOf2(m), o.Int("act_block"))
 	gate.launch(l)
 	down := matrixLaunch{m: m, groups: 1, y: []Ref{l.Buf(o.Results[0])}}
 	down.weights(l, d, o.Args[3])
-	down.x = down.activations(l, a, m, expertActBlock)
+	down.x = down.activations(l, a, m, powerOf2(m), expertActBlock)
 	down.launch(l)
 	return nil
+}
+
+// powerOf2 is the power of two that is n, or the next.
+func powerOf2(n int) int {
+	p := 1
+	for p < n {
+		p *= 2
+	}
+	return p
 }
 
 // matrixLaunch is y[m,n] = x[m,k] w[n,k]^T on matrix units.
@@ -144,12 +153,12 @@ func (p *matrixLaunch) launch(l Lowering) {
 	macs := int64(p.products) * int64(p.m) * int64(p.n) * int64(p.depth) * int64(p.groups)
 	l.Launch(Launch{
 		Name: "matrix_product", Spec: spec, Grid: p.colTiles() * ceilDiv(p.m, p.tileRows()) * p.groups,
-		Work: macs, Flops: 2 * macs, In: in, Out: p.y, Ints: []int{p.m},
-		Body: func(k *kernel.K, b []*kernel.Buf, ints []kernel.V) { p.body(k, b, ints[0]) },
+		Work: macs, Flops: 2 * macs, In: in, Out: p.y, Ints: append([]int{p.m}, p.stripArg()...),
+		Body: func(k *kernel.K, b []*kernel.Buf, ints []kernel.V) { p.body(k, b, ints[0], p.stripOf(k, ints)) },
 	})
 }
 
-func (p *matrixLaunch) body(k *kernel.K, b []*kernel.Buf, m kernel.V) {
+func (p *matrixLaunch) body(k *kernel.K, b []*kernel.Buf, m, strip kernel.V) {
 	take := func(n int) []*kernel.Buf {
 		out := b[:n]
 		b = b[n:]
@@ -164,20 +173,26 @@ func (p *matrixLaunch) body(k *kernel.K, b []*kernel.Buf, m kernel.V) {
 	if p.swiglu != nil {
 		weight = take(1)[0]
 	}
-	rowTiles := k.UDiv(k.Add(m, k.Int(p.tileRows()-1)), k.Int(p.tileRows()))
-	colTile, group := k.UDiv(k.Group(), rowTiles), k.Int(0)
+	colTile, group, m0 := k.Group(), k.Int(0), k.Int(0)
+	if !p.streams() { // those have one tile for all rows
+		rowTiles := k.UDiv(k.Add(m, k.Int(p.tileRows()-1)), k.Int(p.tileRows()))
+		colTile, m0 = k.UDiv(k.Group(), rowTiles), k.Mul(k.URem(k.Group(), rowTiles), k.Int(p.tileRows()))
+	}
 	if p.groups > 1 {
 		group, colTile = k.UDiv(colTile, k.Int(p.colTiles())), k.URem(colTile, k.Int(p.colTiles()))
 	}
-	m0 := k.Mul(k.URem(k.Group(), rowTiles), k.Int(p.tileRows()))
 	u := unitOf(p.t)
-	x.of = func(row kernel.V) kernel.V {
-		row = k.Add(m0, row)
-		row = k.Select(k.Cmp(kernel.LT, row, m), row, k.Sub(m, k.Int(1)))
-		return k.Add(k.Mul(row, k.Int(p.groups)), group)
+	inM := func(row kernel.V) kernel.V {
+		return k.Select(k.Cmp(kernel.LT, row, m), row, k.Sub(m, k.Int(1)))
 	}
+	x.row = func(i kernel.V) kernel.V { return k.Add(k.Mul(inM(k.Add(m0, i)), k.Int(p.groups)), group) }
 	for r := range p.rows {
-		x.at = append(x.at, x.of(k.Add(u.sub(k, k.Lane()), k.Int(r*u.cols))))
+		row := inM(k.Add(m0, k.Add(u.sub(k, k.Lane()), k.Int(r*u.cols))))
+		x.at = append(x.at, k.Add(k.Mul(row, k.Int(p.groups)), group))
+		x.staged = append(x.staged, row)
+	}
+	for r := range p.stage {
+		x.stage = append(x.stage, k.Add(k.Mul(inM(k.Int(r)), k.Int(p.groups)), group))
 	}
 	list := make([]matrixWeight, p.products)
 	for i := range list {
@@ -186,7 +201,7 @@ func (p *matrixLaunch) body(k *kernel.K, b []*kernel.Buf, m kernel.V) {
 			list[i].scales = scales[i]
 		}
 	}
-	p.multiply(k, x, list, k.Mul(colTile, k.Int(p.tileCols())), func(row, col kernel.V, sums []kernel.Vec) {
+	p.multiplyTiles(k, x, list, colTile, strip, func(row, col kernel.V, sums []kernel.Vec) {
 		row = k.Add(m0, row)
 		inside := k.And(k.Cmp(kernel.LT, row, m), k.Cmp(kernel.LT, col, k.Int(p.n)))
 		k.If(inside, func() {

@@ -9,13 +9,16 @@ import (
 // matrixOperand is an op's activations as a product reads them.
 type matrixOperand struct{ x, scales Ref }
 
-// matrixActivations is x, m rows, after quantisation in blocks, if block is not 0:
-// codes with scales for weights of 8-bit codes, else bf16, which holds a rounded
-// value's four significant bits.
-func (p *matrixProduct) activations(l Lowering, x Ref, m, block int) matrixOperand {
+// activations is x, m rows, after quantisation in blocks, if block is not 0: codes with
+// scales for weights of 8-bit codes, else bf16, which holds a rounded value's four
+// significant bits. A group of the product reads as many of the rows as read.
+func (p *matrixProduct) activations(l Lowering, x Ref, m, read, block int) matrixOperand {
 	n := m * p.depth
 	switch {
 	case block == 0:
+		return matrixOperand{x: x}
+	case p.roundsFew(read, block):
+		p.stage, p.rounds = read, true
 		return matrixOperand{x: x}
 	case block != matrixChunk || p.depth%matrixChunk != 0:
 		q := l.Scratch(ir.BF16, n)

@@ -41,6 +41,15 @@ func (r *routing) size() int {
 	return 4 * target.MatrixTile
 }
 
+// rowsRead is how many rows of x the groups of a product read, of which tiles with one
+// pair each read n.
+func (r *routing) rowsRead(n int) int {
+	if r.single() {
+		return n
+	}
+	return r.tokens * r.choices
+}
+
 func routingOf(l Lowering, o *ir.Op) *routing {
 	ids := dims(o.Args[4])
 	r := &routing{ids: l.Buf(o.Args[4]), weights: l.Buf(o.Args[5]), tokens: ids[0], choices: ids[1], experts: dims(o.Args[1])[0]}

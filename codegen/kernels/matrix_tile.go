@@ -31,7 +31,9 @@ type matrixProduct struct {
 	rows, cols int       // of a tile, in units of the matrix unit's columns and of target.MatrixTile
 	products   int       // weights that are multiplied at once
 	apart      bool      // each of them with rows of x of its own
+	oneRow     bool      // of x counts, a tile's first
 	gemm       *gemmTile // of many rows, or nil
+	matrixStream
 }
 
 // matrixRefuses reports why no matrix product takes a weight whose last axes are
@@ -78,6 +80,9 @@ const maxSkinny = target.MatrixTile
 // the operands' way to the registers counts, which large tiles need less often.
 func (p *matrixProduct) shape(m, groups int) {
 	switch u := unitOf(p.t); {
+	case u.mma != nil && m <= maxSkinny:
+		p.tune(m, groups, powerOf2(m))
+		return
 	case m <= maxSkinny:
 		p.rows, p.cols = ceilDiv(min(m, maxSkinny), u.cols), max(1, min(4, p.n/4096))
 	case u.mma != nil && m <= 32:
@@ -101,11 +106,11 @@ func (p *matrixProduct) shape(m, groups int) {
 func (p *matrixProduct) tileRows() int { return p.rows * unitOf(p.t).cols }
 func (p *matrixProduct) tileCols() int { return p.cols * target.MatrixTile }
 
-// colTiles is the number of tiles for all rows of w.
-func (p *matrixProduct) colTiles() int { return ceilDiv(p.n, p.tileCols()) }
+// colTiles is the number of groups for all rows of w.
+func (p *matrixProduct) colTiles() int { return ceilDiv(p.n, p.tileCols()*max(1, p.strip)) }
 
 func (p *matrixProduct) spec() string {
-	s := fmt.Sprintf("n%d k%d %s block%v codes%v tile%dx%d products%d", p.n, p.depth, p.w, p.block, p.codes, p.rows, p.cols, p.products)
+	s := fmt.Sprintf("n%d k%d %s block%v codes%v tile%dx%d products%d%s", p.n, p.depth, p.w, p.block, p.codes, p.rows, p.cols, p.products, p.matrixStream.spec())
 	if p.gemm != nil {
 		s += p.gemm.spec()
 	}
@@ -149,8 +154,9 @@ type matrixWeight struct {
 type matrixRows struct {
 	x, scales *kernel.Buf
 	at        []kernel.V // for each row of the tile's units, and product if those are apart, which row of x this lane reads
-	// of is which row of x a row of the tile is: for tiles of many rows.
-	of func(row kernel.V) kernel.V
+	// Of rows that the group rounds: which, and which of them a lane reads, as in at.
+	stage, staged []kernel.V
+	row           func(i kernel.V) kernel.V // of row i of a tile
 }
 
 // run is how many consecutive k of a row of w a lane loads at once, 16 bytes.
@@ -175,17 +181,14 @@ func (p *matrixProduct) skinny() bool { return p.tileRows() <= maxSkinny }
 // all: what some registers hold, and whole is a multiple of.
 func (p *matrixProduct) atOnce(whole int) int {
 	registers := 64
-	if p.skinny() && !p.shared() {
+	if p.skinny() {
 		registers = 128
 	}
 	x := perLane / 2
 	if p.codes {
 		x = perLane / 4
 	}
-	words := p.wordsOfW()
-	if !p.shared() {
-		words += p.rowsOfX() * x
-	}
+	words := p.products*p.cols*unitOf(p.t).rows*perLane/p.run()*4 + p.rowsOfX()*x
 	n := max(1, min(registers/words, whole))
 	for whole%n != 0 {
 		n--
@@ -193,16 +196,15 @@ func (p *matrixProduct) atOnce(whole int) int {
 	return n
 }
 
-// wordsOfW is how many words of w a lane has of a chunk.
-func (p *matrixProduct) wordsOfW() int {
-	return p.products * p.cols * unitOf(p.t).rows * perLane / p.run() * 4
-}
-
-// shared reports whether a tile is built so that two groups are on a processor of
-// NVIDIA's at a time, so that one loads while the other adds up its sums: a lane has half
-// of the registers then. It reads w first, and x, which is in a cache, as it needs it.
-func (p *matrixProduct) shared() bool {
-	return p.skinny() && unitOf(p.t).mma != nil && p.wordsOfW() <= 64
+// multiplyTiles is multiply of group number i of those for all rows of w. Of few rows on
+// NVIDIA's warps a group has as many tiles as strip says.
+func (p *matrixProduct) multiplyTiles(k *kernel.K, x matrixRows, ws []matrixWeight, i, strip kernel.V, done func(row, col kernel.V, sums []kernel.Vec)) {
+	n0 := k.Mul(i, k.Int(p.tileCols()))
+	if p.streams() {
+		p.stream(k, x, ws, k.Mul(n0, strip), strip, done)
+		return
+	}
+	p.multiply(k, x, ws, n0, done)
 }
 
 // multiply emits the product of a tile from row n0 of the weights on. done gets, in
@@ -221,9 +223,6 @@ func (p *matrixProduct) multiply(k *kernel.K, x matrixRows, ws []matrixWeight, n
 	e.address(n0, sub, group)
 	for range p.products * p.rows * p.cols {
 		e.acc = append(e.acc, k.VecVar(k.ZeroVec(kernel.F32, target.ResultRun)))
-	}
-	if p.shared() {
-		k.Resident(2)
 	}
 	chunks := ceilDiv(p.depth, matrixChunk)
 	whole, rest := chunks/u.waves, chunks%u.waves
@@ -321,20 +320,14 @@ type matrixLoads struct {
 // chunks adds the products of some chunks, which are all read first.
 func (e *matrixEmitter) chunks(list []kernel.V) {
 	loads := make([]matrixLoads, len(list))
-	late := e.shared()
 	for i, c := range list {
 		e.loadW(c, &loads[i])
-		if !late {
-			e.loadX(c, &loads[i])
-		}
+		e.loadX(c, &loads[i])
 	}
 	if e.skinny() {
 		e.InOrder()
 	}
-	for i, c := range list {
-		if late {
-			e.loadX(c, &loads[i])
-		}
+	for i := range loads {
 		e.add(&loads[i])
 	}
 }
@@ -411,12 +404,17 @@ func (e *matrixEmitter) add(l *matrixLoads) {
 	}
 	for p := range e.ws {
 		for c := range e.cols {
-			w := l.w[p][c]
+			w, scales := l.w[p][c], l.wScale[p][c]
 			if !e.codes {
-				w = e.asBF16(l, p, c)
+				w = e.asBF16(w, scales)
 			}
 			for r := range e.rows {
-				e.addTile(l, p, r, c, w)
+				x := e.rowOfX(p, r)
+				var scale kernel.V
+				if e.codes {
+					scale = l.xScale[x]
+				}
+				e.addTile(e.sum(p, r, c), w, scales, l.x[x], scale)
 			}
 		}
 	}
@@ -427,10 +425,10 @@ func (e *matrixEmitter) add(l *matrixLoads) {
 func (e *matrixEmitter) apartByHalves() bool { return e.unit.mma != nil && e.w == ir.F4E2M1 }
 
 // asBF16 is what a lane read of its rows of w as bf16, in vectors of matrixRun; e2m1
-// with its scale.
-func (e *matrixEmitter) asBF16(l *matrixLoads, product, col int) [][]kernel.Vec {
+// with its scales.
+func (e *matrixEmitter) asBF16(w [][]kernel.Vec, scales []kernel.V) [][]kernel.Vec {
 	var out [][]kernel.Vec
-	for r, row := range l.w[product][col] {
+	for r, row := range w {
 		out = append(out, nil)
 		for _, x := range row {
 			switch {
@@ -438,9 +436,9 @@ func (e *matrixEmitter) asBF16(l *matrixLoads, product, col int) [][]kernel.Vec 
 				out[r] = append(out[r], x)
 				continue
 			case e.apartByHalves():
-				x = e.E2M1Apart(x, l.wScale[product][col][r])
+				x = e.E2M1Apart(x, scales[r])
 			case e.w == ir.F4E2M1:
-				x = e.E2M1ToBF16(x, l.wScale[product][col][r])
+				x = e.E2M1ToBF16(x, scales[r])
 			default:
 				x = e.CodesToBF16(x, e.w)
 			}
@@ -452,12 +450,11 @@ func (e *matrixEmitter) asBF16(l *matrixLoads, product, col int) [][]kernel.Vec 
 	return out
 }
 
-// addTile adds a tile of one unit; w is what the lane has of its rows of w.
-func (e *matrixEmitter) addTile(l *matrixLoads, product, row, col int, w [][]kernel.Vec) {
-	sum, rowOfX := e.sum(product, row, col), e.rowOfX(product, row)
-	x := l.x[rowOfX]
+// addTile adds a tile of one unit to sum: w is what the lane has of its rows of w, with
+// their scales, and x what it has of its row of x, if that is codes with their scale.
+func (e *matrixEmitter) addTile(sum *kernel.VecVar, w [][]kernel.Vec, scales []kernel.V, x []kernel.Vec, scale kernel.V) {
 	if m := e.scaledMFMA(); m != nil {
-		sum.Set(e.MMAScaled(m, e.Join(w[0][0], w[0][1]), e.Join(x[0], x[1]), sum.Get(), l.wScale[product][col][0], l.xScale[rowOfX]))
+		sum.Set(e.MMAScaled(m, e.Join(w[0][0], w[0][1]), e.Join(x[0], x[1]), sum.Get(), scales[0], scale))
 		return
 	}
 	// 8-bit weights: a chunk is summed, then scaled.
@@ -470,12 +467,11 @@ func (e *matrixEmitter) addTile(l *matrixLoads, product, row, col int, w [][]ker
 		part = e.multiplyRun(w, x[i], i, part)
 	}
 	if scaled {
-		s := l.wScale[product][col][0]
 		part = e.MapVec(func(v ...kernel.V) kernel.V {
 			if e.codes { // two factors: their product may leave f32's range
-				v[0] = e.Mul(v[0], l.xScale[rowOfX])
+				v[0] = e.Mul(v[0], scale)
 			}
-			return e.FMA(v[0], s, v[1])
+			return e.FMA(v[0], scales[0], v[1])
 		}, part, sum.Get())
 	}
 	sum.Set(part)

@@ -26,7 +26,7 @@ func (e *gemm) addresses() {
 		e.fromW = append(e.fromW, e.Add(e.Mul(n, e.Int(e.depth)), e.Mul(c, e.Int(e.run()))))
 	})
 	e.toX = copies(lanesPerRow*e.deep*e.vectors, e.rowsX, e.xRow, e.swizzleX, func(_ int, row, c kernel.V) {
-		e.fromX = append(e.fromX, e.Add(e.Mul(e.x.of(row), e.Int(e.depth)), e.Mul(c, e.Int(matrixRun))))
+		e.fromX = append(e.fromX, e.Add(e.Mul(e.x.row(row), e.Int(e.depth)), e.Mul(c, e.Int(matrixRun))))
 	})
 	e.toX = e.Add(e.toX, e.Int(e.rowsW*e.wRow))
 

@@ -71,6 +71,29 @@ func eachExpert(k *kernel.K, ids *kernel.Buf, from kernel.V, choices int, body f
 	})
 }
 
+// rankExperts has some lanes call each with the experts that a token chose: with how many
+// of them have lower ids, the id, and the first choice that has it. It returns how many
+// there are, i32. GPU only.
+func rankExperts(k *kernel.K, ids *kernel.Buf, from kernel.V, choices int, each func(rank, id, choice kernel.V)) kernel.V {
+	one := func(cond kernel.V) kernel.V { return k.Convert(cond, kernel.I32) }
+	own := k.Select(k.Cmp(kernel.LT, k.Lane(), k.Int(choices)), k.Lane(), k.Int(0))
+	id, rank, count, first := ids.Load(k.Add(from, own)), k.Int32(0), k.Int32(0), k.Cmp(kernel.LT, k.Lane(), k.Int(choices))
+	var all []kernel.V
+	for i := range choices {
+		v := ids.Load(k.Add(from, k.Int(i)))
+		counts := k.Cmp(kernel.GE, v, k.Int32(0))
+		for _, before := range all {
+			counts = k.And(counts, k.Cmp(kernel.NE, v, before))
+		}
+		all = append(all, v)
+		count = k.Add(count, one(counts))
+		rank = k.Add(rank, one(k.And(counts, k.Cmp(kernel.LT, v, id))))
+		first = k.And(first, k.Not(k.And(k.Cmp(kernel.EQ, v, id), k.Cmp(kernel.LT, k.Int(i), own))))
+	}
+	k.If(k.And(first, k.Cmp(kernel.GE, id, k.Int32(0))), func() { each(k.Convert(rank, kernel.I64), id, own) })
+	return count
+}
+
 // expertTileN is the number of weight rows that one group of an expert product
 // multiplies.
 const expertTileN = 4

@@ -306,6 +306,53 @@ func separateRows() []perfRow {
 			}})
 		}
 	}
+	return append(rows, decodeRows()...)
+}
+
+// decodeRows are the products of a decode step of Flash with weights of their own.
+func decodeRows() []perfRow {
+	var rows []perfRow
+	for _, t := range []int{1, 4, 16} {
+		add := func(name string, copies int, bytes int64, add func(g *perfGraph)) {
+			rows = append(rows, perfRow{name: fmt.Sprintf("decode/%s/T%d", name, t), copies: copies, cold: true, bytes: bytes, add: add})
+		}
+		linear := func(g *perfGraph, name string, act, n, k int) {
+			g.add("block_linear", ir.A("act_block", act), g.turn("x", ir.BF16, t, k), g.scaled(g.own, name, ir.F8E4M3, 128, 128, n, k))
+		}
+		add("wq_b", 20, 32768*1024, func(g *perfGraph) { linear(g, "w", 0, 32768, 1024) })
+		add("wq_b+index", 20, 40960*1024, func(g *perfGraph) { linear(g, "w", 0, 40960, 1024) })
+		add("w_qkv", 40, 1536*4096, func(g *perfGraph) {
+			g.add("split_linear", ir.A("act_block", 0, "sizes", []int{1024, 512}), g.turn("x", ir.BF16, t, 4096), g.scaled(g.own, "w", ir.F8E4M3, 128, 128, 1536, 4096))
+		})
+		add("w_qkv apart", 40, 1536*4096, func(g *perfGraph) {
+			x := g.turn("x", ir.BF16, t, 4096)
+			for i, n := range []int{1024, 512} {
+				y := g.Op("block_linear", ir.A("act_block", 0), x, g.scaled(g.own, fmt.Sprint("w", n), ir.F8E4M3, 128, 128, n, 4096))
+				g.Output(fmt.Sprintf("%sy%d", g.own, i), y[0])
+			}
+		})
+		add("wo_a", 10, 2*8192*4096, func(g *perfGraph) {
+			g.add("grouped_linear", nil, g.turn("x", ir.BF16, t, 8, 4096), g.each("w", ir.BF16, 8, 1024, 4096))
+		})
+		add("wo_b", 20, 4096*8192, func(g *perfGraph) { linear(g, "w", 128, 4096, 8192) })
+		add("compressor", 20, 2*2560*4096, func(g *perfGraph) {
+			g.add("linear", ir.A("to", ir.F32), g.turn("x", ir.BF16, t, 4096), g.each("w", ir.BF16, 2560, 4096))
+		})
+		const d, inner, e, k = 4096, 2048, 256, 6
+		w8 := func(g *perfGraph, name string, n, k int) *ir.Value {
+			return g.scaled(g.own, name, ir.F8E4M3, 128, 128, n, k)
+		}
+		limit := ir.A("limit", 10.0, "act_block", 0)
+		add("expert", 20, 3*d*inner, func(g *perfGraph) {
+			g.add("expert", limit, g.turn("x", ir.BF16, t, d), w8(g, "w1", inner, d), w8(g, "w3", inner, d), w8(g, "w2", d, inner), g.turn("one", ir.F32, t, 1))
+		})
+		hit := float64(e) * (1 - math.Pow(1-float64(k)/e, float64(t)))
+		add("moe", 20, int64(hit*3*d*inner*(0.5+1.0/32)), func(g *perfGraph) {
+			w := func(name string, n, k int) *ir.Value { return g.scaled("", name, ir.F4E2M1, 1, 32, e, n, k) }
+			g.add("moe_experts_add", limit, g.turn("x", ir.BF16, t, d), w("w1", inner, d), w("w3", inner, d), w("w2", d, inner),
+				g.idsBelow(e, "ids", t, k), g.turn("weights", ir.F32, t, k), g.turn("s", ir.BF16, t, d))
+		})
+	}
 	return rows
 }
 
@@ -424,9 +471,6 @@ func BenchmarkRegisters(b *testing.B) {
 	}
 	defer gpu.Close()
 	for _, r := range perfRows() {
-		if r.cold {
-			continue
-		}
 		b.Run(r.name, func(b *testing.B) {
 			graph, _, err := r.graph(b)
 			if err != nil {

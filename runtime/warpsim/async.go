@@ -1,28 +1,32 @@
 package warpsim
 
-import "fmt"
+import (
+	"bytes"
+	"fmt"
+)
 
 // Copies to shared memory that go on while lanes work. What they bring is there when
 // the lane has waited for it; until then nobody may touch where it goes.
 
-const copyBytes = 16
+// copySizes are the bytes of a copy, by the instruction's name.
+var copySizes = map[string]int{"llvm.nvvm.cp.async.cg.shared.global.16": 16, "llvm.nvvm.cp.async.ca.shared.global.4": 4}
 
 // copied is a copy under way.
 type copied struct {
 	to   uint64
-	data [copyBytes]byte
+	data []byte
 }
 
-// copy starts one.
-func (w *warp) copy(lane int, to, from uint64) error {
-	src, err := w.memory(globalSpace, from, copyBytes, lane, false)
+// copy starts one of n bytes.
+func (w *warp) copy(lane int, to, from uint64, n int) error {
+	src, err := w.memory(globalSpace, from, n, lane, false)
 	if err != nil {
 		return err
 	}
-	if _, err := w.memory(sharedSpace, to, copyBytes, lane, true); err != nil {
+	if _, err := w.memory(sharedSpace, to, n, lane, true); err != nil {
 		return err
 	}
-	_, touched, err := w.local(to, copyBytes, lane)
+	_, touched, err := w.local(to, n, lane)
 	if err != nil {
 		return err
 	}
@@ -33,7 +37,7 @@ func (w *warp) copy(lane int, to, from uint64) error {
 		w.copies[lane] = [][]copied{nil}
 	}
 	last := &w.copies[lane][len(w.copies[lane])-1]
-	*last = append(*last, copied{to, [copyBytes]byte(src)})
+	*last = append(*last, copied{to, bytes.Clone(src)})
 	return nil
 }
 
@@ -49,11 +53,11 @@ func (w *warp) commit(lane int) {
 func (w *warp) wait(lane, n int) error {
 	for len(w.copies[lane])-1 > n {
 		for _, c := range w.copies[lane][0] {
-			b, touched, err := w.local(c.to, copyBytes, lane)
+			b, touched, err := w.local(c.to, len(c.data), lane)
 			if err != nil {
 				return err
 			}
-			copy(b, c.data[:])
+			copy(b, c.data)
 			for i := range touched {
 				w.writes++
 				touched[i].copying, touched[i].wrote, touched[i].order = false, w.phase, w.writes
@@ -71,10 +75,10 @@ func (w *warp) loadMatrices(to, at operand, active uint32, transposed bool) erro
 		return err
 	}
 	const rows, rowBytes = 8, 16
-	var bytes [Warp][]byte
-	for lane := range bytes {
+	var src [Warp][]byte
+	for lane := range src {
 		var err error
-		if bytes[lane], err = w.memory(sharedSpace, at.get(w, lane, 0), rowBytes, lane, false); err != nil {
+		if src[lane], err = w.memory(sharedSpace, at.get(w, lane, 0), rowBytes, lane, false); err != nil {
 			return fmt.Errorf("row %d of matrix %d: %w", lane%rows, lane/rows, err)
 		}
 	}
@@ -85,7 +89,7 @@ func (w *warp) loadMatrices(to, at operand, active uint32, transposed bool) erro
 				if transposed {
 					row, col = col, row
 				}
-				return get(bytes[rows*i+row][2*col : 2*col+2])
+				return get(src[rows*i+row][2*col : 2*col+2])
 			}
 			to.set(w, lane, i, element(0)|element(1)<<16)
 		}

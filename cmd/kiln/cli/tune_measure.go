@@ -111,7 +111,7 @@ func (t *tuner) describe() tune.Run {
 		Target: t.folder.Target, Kiln: Version, Date: t.e.started.UTC().Format("2006-01-02"),
 		Device: fmt.Sprintf("%s, %s", info.Name, info.Target), Driver: driver, Compiled: t.folder.Compiled,
 		Measured: fmt.Sprintf("kiln tune --from DIR --device %s --graph %s --samples %d", t.dev.name, t.f.text("graph"), t.f.number("samples")),
-		Method: fmt.Sprintf("microseconds of an op, medians of %d samples in turns; %d bytes written before each; the cost model's choice if it is within %.0f %% of the fastest", t.f.number("samples"), t.cold, 100*tuneTie),
+		Method:   fmt.Sprintf("microseconds of an op, medians of %d samples in turns; %d bytes written before each; the cost model's choice if it is within %.0f %% of the fastest", t.f.number("samples"), t.cold, 100*tuneTie),
 	}
 }
 

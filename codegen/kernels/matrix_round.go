@@ -1,0 +1,123 @@
+package kernels
+
+import (
+	"math"
+
+	"github.com/kiln-project/kiln/codegen/kernel"
+	"github.com/kiln-project/kiln/ir"
+)
+
+// Rows of x in a group's shared memory, for products of few rows. The group may round
+// them in blocks there: a launch that does takes longer than few rows do in every group.
+
+// maxStaged is how many blocks of x a warp has to write there, at most.
+const maxStaged = 20
+
+// fewBlocks reports whether a group of a product that reads so many rows of x may have
+// them in shared memory.
+func (p *matrixProduct) fewBlocks(rows int) bool {
+	whole, rest := p.steps()
+	return rows*(whole+min(rest, 1)) <= maxStaged
+}
+
+// roundsFew reports whether groups of a product round the rows that each of them reads,
+// in blocks of so many elements.
+func (p *matrixProduct) roundsFew(rows, block int) bool {
+	return unitOf(p.t).mma != nil && rows <= maxSkinny && block == matrixChunk && p.depth%matrixChunk == 0 && p.fewBlocks(rows)
+}
+
+// stageStride is how many elements apart blocks of x lie in shared memory. The rows that
+// the lanes of a warp read at once use different banks.
+func (p *matrixProduct) stageStride() int {
+	if p.apart || p.stage == 1 {
+		return matrixChunk
+	}
+	return matrixChunk + lanesPerRow*matrixRun
+}
+
+// stageX writes rows of x to shared memory, each warp the chunks that it multiplies.
+func (s *streamer) stageX() {
+	if s.stage == 0 {
+		return
+	}
+	for c := range s.whole {
+		s.stageChunk(c)
+	}
+	if s.rest > 0 {
+		s.If(s.Cmp(kernel.LT, s.wave, s.Int(s.rest)), func() { s.stageChunk(s.whole) })
+	}
+	if s.keeps {
+		s.Barrier()
+	}
+}
+
+// stageChunk writes a chunk of all rows: a block's numbers are in the warp's lanes,
+// laneQuant in each.
+func (s *streamer) stageChunk(chunk int) {
+	k := s.chunk(chunk)
+	each := laneQuant(s.T)
+	from := s.Mul(s.WaveLane(), s.Int(each))
+	var rows []kernel.Vec
+	for _, row := range s.x.stage {
+		at := s.Add(s.Mul(row, s.Int(s.depth)), s.Mul(k, s.Int(matrixChunk)))
+		rows = append(rows, s.x.x.LoadVec(s.Add(at, from), each))
+	}
+	// Lanes read vectors as they do from memory, those of the lanes of a row side by side.
+	run := s.Int(s.run())
+	within := s.URem(from, run)
+	vector := s.Add(s.Mul(s.UDiv(from, s.Int(s.run()*lanesPerRow)), s.Int(s.run()/matrixRun)), s.UDiv(within, s.Int(matrixRun)))
+	to := s.Add(s.Mul(vector, s.Int(lanesPerRow)), s.URem(s.UDiv(from, run), s.Int(lanesPerRow)))
+	to = s.Add(s.Mul(to, s.Int(matrixRun)), s.URem(from, s.Int(matrixRun)))
+	for r, words := range rows {
+		at := s.Add(s.Mul(s.Add(s.Mul(k, s.Int(s.stage)), s.Int(r)), s.Int(s.stageStride())), to)
+		lo, hi := s.At(words, 0), s.At(words, 1)
+		if s.rounds {
+			lo, hi = s.roundBlock(words)
+		}
+		if s.apartByHalves() {
+			lo, hi = s.halvesApart(lo, hi)
+		}
+		s.staged.StoreVec(at, s.MakeVec(lo, hi))
+	}
+}
+
+// halvesApart is the part of kernel.K.BF16Apart of two lanes' eight numbers that a lane
+// has: the first words in the lane of the first four.
+func (s *streamer) halvesApart(lo, hi kernel.V) (a, b kernel.V) {
+	first := s.Cmp(kernel.EQ, s.And(s.WaveLane(), s.Int(1)), s.Int(0))
+	other := s.LaneXor(s.Select(first, hi, lo), 1)
+	lower, upper := s.Select(first, lo, other), s.Select(first, other, hi)
+	return s.LowerHalves(lower, upper), s.UpperHalves(lower, upper)
+}
+
+// roundBlock rounds four numbers of a block, two words of bf16, as quantBlock does.
+func (s *streamer) roundBlock(words kernel.Vec) (lo, hi kernel.V) {
+	f, _ := codeFormatOf(ir.F8E4M3, s.t)
+	var v []kernel.V
+	top := s.Bits(s.Float(f.floor)) // the bits of numbers that are not negative have their order, NaN last
+	for i := range words.Len() {
+		w := s.At(words, i)
+		for _, x := range []kernel.V{s.Shl(w, s.Int32(16)), s.And(w, s.Int32(-1<<16))} {
+			v = append(v, s.Bits(x))
+			top = s.Max(s.And(x, s.Int32(math.MaxInt32)), top)
+		}
+	}
+	largest := s.Bits(s.WaveMaxUnsigned(top))
+	scale, exp := s.Pow2Ceil(s.Mul(largest, s.Float(float64(float32(1/f.max)))))
+	inverse := s.Bits(s.Shl(s.Sub(s.Int32(254), exp), s.Int32(23)))
+	scale = s.Select(s.Cmp(kernel.LE, largest, s.Float(math.MaxFloat32)), scale, s.Float(math.NaN()))
+	for i, x := range v {
+		v[i] = s.Mul(s.roundE4M3(s.Mul(x, inverse)), scale)
+	}
+	return s.PackBF16(v[0], v[1]), s.PackBF16(v[2], v[3])
+}
+
+// roundE4M3 is the number of e4m3 nearest to x, which is no larger than the format's
+// largest, ties to even: in a sum with a number 2^20 times the power of two below x, but
+// for e4m3's least exponent, the last bit is e4m3's. -0 becomes +0.
+func (s *streamer) roundE4M3(x kernel.V) kernel.V {
+	const least = (127 - 6) << 23
+	power := s.Max(s.And(s.Bits(x), s.Int32(0x7F800000)), s.Int32(least))
+	large := s.Bits(s.Add(power, s.Int32(20<<23|1<<22))) // half as much again, so that x of either sign does not change its exponent
+	return s.Sub(s.Add(x, large), large)
+}
