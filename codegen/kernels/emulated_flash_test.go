@@ -1,13 +1,16 @@
 package kernels_test
 
 import (
+	"fmt"
 	"math"
+	"math/rand/v2"
 	"strings"
 	"testing"
 
 	"github.com/kiln-project/kiln/codegen"
 	"github.com/kiln-project/kiln/codegen/plan"
 	"github.com/kiln-project/kiln/ir"
+	"github.com/kiln-project/kiln/ir/eval"
 	"github.com/kiln-project/kiln/models/dsv4"
 	"github.com/kiln-project/kiln/passes"
 )
@@ -71,7 +74,7 @@ func flashKinds(t *testing.T, chip string) (kinds map[kernelKind]bool, kernels i
 			t.Fatal(err)
 		}
 		u := codegen.NewUnit(tg)
-		if err := passes.Lower(m, buckets, u); err != nil {
+		if err := passes.Lower(m, buckets, apart{u}); err != nil {
 			t.Fatal(err)
 		}
 		for _, k := range u.Module.Kernels {
@@ -81,6 +84,12 @@ func flashKinds(t *testing.T, chip string) (kinds map[kernelKind]bool, kernels i
 	}
 	return kinds, kernels
 }
+
+// apart leaves launches apart: a joined one runs the code of its parts (TestJoinedLaunches),
+// each in a form and with parameters that count here.
+type apart struct{ *codegen.Unit }
+
+func (apart) JoinLaunches(*passes.Step) error { return nil }
 
 // flashCases are cases of the kinds that no case of TestComposites is of: pools of packed
 // rows, attention of one launch and of parts, and activations that were rounded before.
@@ -103,4 +112,28 @@ var flashCases = map[string]func(c *cases){
 		const d, inner, tokens = 256, 128, 3
 		c.add(ir.A("limit", 10.0, "act_block", 0), c.bf16(1, tokens, d), c.w8(inner, d), c.w8(inner, d), c.w8(d, inner), c.f32(1, tokens, 1))
 	},
+}
+
+// pooledEntries are entries that are compressed where a pool has them, one without a place.
+func pooledEntries(t *testing.T) *batch {
+	const entries, members, d, w, pairs = 3, 8, 128, 128, 32
+	c := &cases{batch: newBatch(t), r: rand.New(rand.NewPCG(3, 8))}
+	for i, tail := range rowTails(d) {
+		if _, packed := tail.Get("packed"); packed { // a chip with e4m3fnuz reads and writes -0 as 0: TestPackRows
+			continue
+		}
+		args := []*ir.Value{}
+		for _, x := range []*eval.Tensor{c.f32(2, 40, w), c.f32(1, entries, pairs), c.f32(1, entries, pairs), c.bf16(1, d), c.f32(2, 40, w), c.f32(2, 9, w), c.f32(2, 9, w)} {
+			args = append(args, c.batch.input(x))
+		}
+		old, own := c.rows(40, entries, members), c.rows(9, entries, members)
+		args = append(args, c.batch.input(without(old)), c.batch.input(without(own)))
+		y := c.b.Op1("compress_row", append(ir.A("overlap", false, "eps", 1e-6), tail...), args...)
+		pool := fmt.Sprintf("p%d", i)
+		c.states[pool] = random(t, c.r, patterns, y.Type.DType, 6, intExtent(blank(t, y.Type), 1))
+		s := c.b.State(pool, c.states[pool].Type())
+		c.b.Update(s, c.b.Op1("scatter_rows", nil, s, c.batch.input(i32s(t, 4, -1, 0)), y))
+	}
+	c.output("weights", exact, c.b.Op1("neg", nil, c.batch.input(c.f32(1, 3))))
+	return c.batch
 }

@@ -38,6 +38,10 @@ func TestEmulated(t *testing.T) {
 		ran++
 		randomGraphs(t, bothChips...)
 		reshapedPool(t).run(bothChips...)
+		pooledEntries(t).run(bothChips...)
+		vectors := newSampleCases(t) // rows that lie in vectors; others: TestSampleEmulated
+		sampleCases(vectors, 2, 16)
+		vectors.run(bothChips...)
 	})
 	want := 1
 	for _, d := range ir.Ops() {

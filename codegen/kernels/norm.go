@@ -9,8 +9,8 @@ import (
 
 func init() {
 	register(
-		&Form{Name: "rms_norm", Op: "rms_norm", Match: always, Lower: lowerRMSNorm},
-		&Form{Name: "head_rms_norm", Op: "head_rms_norm", Match: always, Lower: lowerHeadRMSNorm},
+		&Form{Name: "rms_norm", Op: "rms_norm", Match: always, Lower: lowerRMSNorm, Joins: true},
+		&Form{Name: "head_rms_norm", Op: "head_rms_norm", Match: always, Lower: lowerHeadRMSNorm, Joins: true},
 	)
 }
 

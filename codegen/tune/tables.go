@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io/fs"
 	"path"
+	"strings"
 	"sync"
 )
 
@@ -13,10 +14,15 @@ var files embed.FS
 
 const folder, suffix = "tables", ".txt"
 
-// For returns the committed table of a target, or nil if nothing was measured there.
+// For returns the committed table of a target, or nil if nothing was measured there. A
+// name with an "a" behind it is that of a chip with the instructions that newer ones need
+// not have: such a target has the chip's table where it has none of its own.
 func For(target string) (*Table, error) {
 	all, err := committed()
-	return all[target], err
+	if t := all[target]; t != nil {
+		return t, err
+	}
+	return all[strings.TrimSuffix(target, "a")], err
 }
 
 // committed reads all tables once.
