@@ -68,6 +68,7 @@ type amdOp struct {
 type stepsOf struct{ steps []*passes.Step }
 
 func (s *stepsOf) SelectKernels(p *passes.Step) error { s.steps = append(s.steps, p); return nil }
+func (s *stepsOf) JoinLaunches(*passes.Step) error    { return nil }
 func (s *stepsOf) PlanMemory(*passes.Step) error      { return nil }
 
 // amdSteps are decode steps of a model on a chip, with rows as the product has them or of

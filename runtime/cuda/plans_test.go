@@ -132,13 +132,16 @@ func TestPlanPool(t *testing.T) {
 			if n := fake.Calls("cuFuncSetAttribute"); n != 2 {
 				t.Errorf("more shared memory was asked for %d times, want 2", n)
 			}
-			for bytes, want := range map[int]string{
-				0:       "the plan gives 0 bytes of shared memory, the code uses such: true",
-				1 << 20: "kernel vadd: 1048576 bytes of LDS and 0 that the code declares: device 0 has 232448 for a workgroup",
+			for _, c := range []struct {
+				bytes int
+				want  string
+			}{
+				{0, "the plan gives 0 bytes of shared memory, the code uses such: true"},
+				{1 << 20, "kernel vadd: 1048576 bytes of LDS and 0 that the code declares: device 0 has 232448 for a workgroup"},
 			} {
-				list[1].Shared = bytes
+				list[1].Shared = c.bytes
 				_, err = lib.Prepare(list)
-				refused(t, err, err, want)
+				refused(t, err, err, c.want)
 			}
 			ok(t, errors.Join(s.Close(), m.Free(), lib.Close()))
 		})
