@@ -219,8 +219,8 @@ func TestDoctorGPUs(t *testing.T) {
 	vars := []doctorVariable{
 		{"HIP_VISIBLE_DEVICES", "0,1", "AMD's HIP runtime"},
 		{"HSA_OVERRIDE_GFX_VERSION", "9.4.2", "AMD's ROCr runtime"},
-		{"KILN_DEVICE", "ref", "kiln: --device of bench, check, launch, logits, run"},
-		{"KILN_MAX_SEQ", "7", "kiln: --max-seq of compile, plan"},
+		{"KILN_DEVICE", "ref", "kiln: --device of bench, check, launch, logits, run, tune"},
+		{"KILN_MAX_SEQ", "7", "kiln: --max-seq of compile, plan, tune"},
 		{"ROCM_PATH", rocm, "kiln: where ROCm is"},
 	}
 	if diff := cmp.Diff(vars, got.Variables); diff != "" {
