@@ -59,7 +59,8 @@ var variations = []variation{
 		v.fill(1, func(int) float32 { return 0.5 + 8*v.Float32() }) // a maximum, and a sum
 		v.rows(2, func(int) int32 { return int32(min(int64(borders[v.n%len(borders)]), 64*v.last())) })
 	}},
-	{"compress", 20, 18, (*varied).compress},
+	{"compress_row", 20, 18, func(v *varied) { v.compress(int(v.launch.Grid[0])) }}, // a group for each entry
+	{"compress", 20, 18, func(v *varied) { v.compress(len(v.memory[6]) / (2 * headWidth)) }},
 	{"matrix_scores", 6, 1, (*varied).scores},
 	{"topk", 12, 4, (*varied).topk},
 	{"gather_rows", 4, 1, func(v *varied) { v.rows(1, v.anyRow(v.last())) }},
@@ -372,8 +373,7 @@ func (v *varied) attention() {
 }
 
 // compress lets members of entries be rows of either list, or missing.
-func (v *varied) compress() {
-	entries := len(v.memory[6]) / (2 * headWidth)
+func (v *varied) compress(entries int) {
 	members := len(v.memory[4]) / 4 / entries
 	size := 4 * headWidth
 	if members == 8 { // they overlap: a row has columns for two entries
@@ -449,12 +449,16 @@ func (v *varied) scores() {
 // topk makes scores tie, or lets entries have none; rows are longer than the model's.
 func (v *varied) topk() {
 	rows := len(v.memory[0]) / 2 / int(v.integers()[0])
-	n := []int{32, 65, 257, 300}[v.n%4]
+	n := []int{32, 64, 256, 304}[v.n%4] // whole vectors
+	integer := 0
 	for i := range v.args {
-		if v.args[i].Mode == "" {
-			v.args[i].Int = int64(n)
-			break
+		if v.args[i].Mode != "" {
+			continue
 		}
+		if integer == 0 || integer == 3 { // the columns of a row of scores, and of what stands there
+			v.args[i].Int = int64(n)
+		}
+		integer++
 	}
 	v.resize(0, 2*rows*n)
 	v.resize(1, 4*rows*n)
