@@ -52,15 +52,6 @@ func (k *K) nvidia(what string) bool {
 // for the group that it is of; other lanes see it behind a barrier after that. NVIDIA
 // only.
 func (b *Buf) CopyAsync(i V, from *Buf, j V) {
-	b.copyAsync("llvm.nvvm.cp.async.cg.shared.global.16", i, from, j)
-}
-
-// CopyWordAsync is CopyAsync of 4 bytes.
-func (b *Buf) CopyWordAsync(i V, from *Buf, j V) {
-	b.copyAsync("llvm.nvvm.cp.async.ca.shared.global.4", i, from, j)
-}
-
-func (b *Buf) copyAsync(name string, i V, from *Buf, j V) {
 	k := b.k
 	if !k.nvidia("copy to shared memory") {
 		return
@@ -69,7 +60,7 @@ func (b *Buf) copyAsync(name string, i V, from *Buf, j V) {
 		k.fail("a copy of address space %d to %d", from.as, b.as)
 		return
 	}
-	k.intrinsic(name, types.Void, b.vecAddress(i, types.I8), from.vecAddress(j, types.I8))
+	k.intrinsic("llvm.nvvm.cp.async.cg.shared.global.16", types.Void, b.vecAddress(i, types.I8), from.vecAddress(j, types.I8))
 }
 
 // CommitCopies makes a group of the copies that this lane has started since the last

@@ -8,8 +8,7 @@ import (
 // Copies to shared memory that go on while lanes work. What they bring is there when
 // the lane has waited for it; until then nobody may touch where it goes.
 
-// copySizes are the bytes of a copy, by the instruction's name.
-var copySizes = map[string]int{"llvm.nvvm.cp.async.cg.shared.global.16": 16, "llvm.nvvm.cp.async.ca.shared.global.4": 4}
+const copyBytes = 16
 
 // copied is a copy under way.
 type copied struct {
@@ -17,16 +16,16 @@ type copied struct {
 	data []byte
 }
 
-// copy starts one of n bytes.
-func (w *warp) copy(lane int, to, from uint64, n int) error {
-	src, err := w.memory(globalSpace, from, n, lane, false)
+// copy starts one.
+func (w *warp) copy(lane int, to, from uint64) error {
+	src, err := w.memory(globalSpace, from, copyBytes, lane, false)
 	if err != nil {
 		return err
 	}
-	if _, err := w.memory(sharedSpace, to, n, lane, true); err != nil {
+	if _, err := w.memory(sharedSpace, to, copyBytes, lane, true); err != nil {
 		return err
 	}
-	_, touched, err := w.local(to, n, lane)
+	_, touched, err := w.local(to, copyBytes, lane)
 	if err != nil {
 		return err
 	}

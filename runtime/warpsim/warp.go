@@ -87,11 +87,10 @@ func warpCall(name string, to operand, args []operand) inst {
 			}
 			return nil
 		}
-	case "llvm.nvvm.cp.async.cg.shared.global.16", "llvm.nvvm.cp.async.ca.shared.global.4":
-		n := copySizes[name]
+	case "llvm.nvvm.cp.async.cg.shared.global.16":
 		return func(w *warp, active uint32) error {
 			for lane := range lanesOf(active) {
-				if err := w.copy(lane, args[0].get(w, lane, 0), args[1].get(w, lane, 0), n); err != nil {
+				if err := w.copy(lane, args[0].get(w, lane, 0), args[1].get(w, lane, 0)); err != nil {
 					return err
 				}
 			}
