@@ -225,12 +225,14 @@ func (l *lowerer) needs() [][]int {
 	return out
 }
 
-// fits reports whether launches can become parts of one with those parts.
+// fits reports whether a launch, or several of one, can become parts of one with those
+// parts. One that gives shared memory and one whose kernel declares it do not fit: a group
+// of the joined launch would have both.
 func (l *lowerer) fits(parts, more []int) bool {
 	groups := 0
 	for _, list := range [][]int{parts, more} {
 		for _, p := range list {
-			if l.joining(p) != l.joining(more[0]) {
+			if l.joining(p) != l.joining(more[0]) || l.emitted[p].Pooled != l.emitted[more[0]].Pooled {
 				return false
 			}
 			groups += l.launches[p].Grid

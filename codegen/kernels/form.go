@@ -77,6 +77,9 @@ type Launch struct {
 	Touched map[Ref]int64
 	// Joins: as of the form, of this launch.
 	Joins bool
+	// Pooled: the launch gives its groups shared memory (kernel.K.SharedPool), so that
+	// little is left for what others declare.
+	Pooled bool
 	// Body builds the kernel: bufs are In then Out, ints the Ints.
 	Body func(k *kernel.K, bufs []*kernel.Buf, ints []kernel.V)
 }

@@ -134,7 +134,7 @@ func (p *matrixRouted) launch(l Lowering, y Ref) {
 	}
 	l.Launch(Launch{
 		Name: "matrix_experts", Spec: fmt.Sprintf("%s %s limit%g", p.matrixProduct.spec(), p.routing.spec(), p.limit),
-		Grid: p.tiles * p.colTiles(), Work: macs, Flops: 2 * macs, Touched: p.touched,
+		Grid: p.tiles * p.colTiles(), Work: macs, Flops: 2 * macs, Pooled: p.streams(), Touched: p.touched,
 		In: append(p.inputs(), p.operands()...), Out: []Ref{y}, Ints: append(numbers, p.stripArg()...),
 		Body: func(k *kernel.K, b []*kernel.Buf, ints []kernel.V) {
 			x, ws, scales, b := p.operandsIn(b)
@@ -191,7 +191,7 @@ func (p *matrixRouted) launchSum(l Lowering, shared []Ref, y Ref) {
 	}
 	l.Launch(Launch{
 		Name: "matrix_experts_sum", Spec: fmt.Sprintf("%s shared%d", p.matrixProduct.spec(), len(shared)),
-		Grid: p.tokens * p.colTiles(), Work: macs, Flops: 2 * macs, Touched: p.touched,
+		Grid: p.tokens * p.colTiles(), Work: macs, Flops: 2 * macs, Pooled: p.streams(), Touched: p.touched,
 		In: append(append(p.inputs(), p.ids), shared...), Out: []Ref{y}, Ints: numbers,
 		Body: func(k *kernel.K, b []*kernel.Buf, ints []kernel.V) {
 			x, ws, scales, b := p.operandsIn(b)

@@ -153,7 +153,7 @@ func (p *matrixLaunch) launch(l Lowering) {
 	macs := int64(p.products) * int64(p.m) * int64(p.n) * int64(p.depth) * int64(p.groups)
 	l.Launch(Launch{
 		Name: "matrix_product", Spec: spec, Grid: p.colTiles() * ceilDiv(p.m, p.tileRows()) * p.groups,
-		Work: macs, Flops: 2 * macs, In: in, Out: p.y, Ints: append([]int{p.m}, p.stripArg()...),
+		Work: macs, Flops: 2 * macs, Pooled: p.streams() || p.gemm != nil, In: in, Out: p.y, Ints: append([]int{p.m}, p.stripArg()...),
 		Body: func(k *kernel.K, b []*kernel.Buf, ints []kernel.V) { p.body(k, b, ints[0], p.stripOf(k, ints)) },
 	})
 }

@@ -117,7 +117,7 @@ func lowerWarpAttention(l Lowering, o *ir.Op) error {
 	a.together = a.tiles == maxHeadTiles && l.Target().Warpgroups()
 	macs := 2 * int64(t*a.h*columns) * int64(a.d)
 	launch := Launch{
-		Name: "matrix_attention", Spec: a.spec(), Grid: t * a.headParts(), Work: macs, Flops: 2 * macs, In: in, Out: []Ref{y}, Touched: touched,
+		Name: "matrix_attention", Spec: a.spec(), Grid: t * a.headParts(), Work: macs, Flops: 2 * macs, Pooled: true, In: in, Out: []Ref{y}, Touched: touched,
 		Ints: append([]int{parts}, widths...), Body: a.body,
 	}
 	if !a.inParts {

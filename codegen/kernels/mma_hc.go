@@ -66,7 +66,7 @@ func (p *hcProduct) launchWarps(l Lowering, name string, work int64, in []Ref, f
 		beside = min(tiles, max(1, ringGroups/pieces))
 	}
 	l.Launch(Launch{
-		Name: name, Spec: spec, Grid: pieces * beside, Work: work + macs, Flops: 2 * macs,
+		Name: name, Spec: spec, Grid: pieces * beside, Work: work + macs, Flops: 2 * macs, Pooled: p.ring,
 		In: append(append([]Ref{}, in...), fn), Out: append(append([]Ref{}, out...), p.parts), Ints: []int{p.t, beside, ceilDiv(tiles, beside)},
 		Body: func(k *kernel.K, b []*kernel.Buf, ints []kernel.V) {
 			w := &hcWarps{K: k, p: p, s: s, in: b[:len(in)], fn: b[len(in)], out: b[len(in)+1 : len(b)-1], parts: b[len(b)-1], tokens: ints[0]}
