@@ -55,20 +55,26 @@ func (a *matrixAttention) spec() string {
 	return fmt.Sprintf("h%d d%d sets%d scale%g parts%v%s", a.h, a.d, a.sets, a.scale, a.inParts, rowSpec(a.rowsAre))
 }
 
+// attentionOperands are q, the sinks and the sets of rows with their lists, the widths of
+// the lists, and what is touched of the rows.
+func attentionOperands(l Lowering, o *ir.Op, rows ir.RowFormat) (in []Ref, widths []int, touched map[Ref]int64) {
+	t := dims(o.Args[0])[0]
+	in, touched = []Ref{l.Buf(o.Args[0]), l.Buf(o.Args[1])}, map[Ref]int64{}
+	for i := 2; i < len(o.Args); i += 2 {
+		kv, width := l.Buf(o.Args[i]), dims(o.Args[i+1])[1]
+		in = append(in, kv, l.Buf(o.Args[i+1]))
+		widths = append(widths, width)
+		touched[kv] += int64(requests(l, t)*width) * rowBytes(rows)
+	}
+	return in, widths, touched
+}
+
 func lowerMatrixAttention(l Lowering, o *ir.Op) error {
 	q := dims(o.Args[0])
 	t := q[0]
 	a := &matrixAttention{unit: unitOf(l.Target()), h: q[1], d: q[2], scale: o.Float("scale"), sets: len(o.Args)/2 - 1}
 	a.rowsAre = rowsOf(o, 2, a.d)
-	in := []Ref{l.Buf(o.Args[0]), l.Buf(o.Args[1])}
-	var widths []int
-	touched := map[Ref]int64{}
-	for i := 2; i < len(o.Args); i += 2 {
-		kv, width := l.Buf(o.Args[i]), dims(o.Args[i+1])[1]
-		in = append(in, kv, l.Buf(o.Args[i+1]))
-		widths = append(widths, width)
-		touched[kv] += int64(requests(l, t)*width) * rowBytes(a.rowsAre)
-	}
+	in, widths, touched := attentionOperands(l, o, a.rowsAre)
 	columns := attentionColumns(o)
 	parts := ceilDiv(columns, attentionPart)
 	y, sums := l.Buf(o.Results[0]), t*parts*a.h*a.d

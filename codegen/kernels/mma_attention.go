@@ -96,15 +96,7 @@ func lowerWarpAttention(l Lowering, o *ir.Op) error {
 	u := unitOf(l.Target())
 	a := &warpAttention{mma: u.mma, warps: u.waves, h: q[1], d: q[2], scale: o.Float("scale"), sets: len(o.Args)/2 - 1}
 	a.rowsAre = rowsOf(o, 2, a.d)
-	in := []Ref{l.Buf(o.Args[0]), l.Buf(o.Args[1])}
-	var widths []int
-	touched := map[Ref]int64{}
-	for i := 2; i < len(o.Args); i += 2 {
-		kv, width := l.Buf(o.Args[i]), dims(o.Args[i+1])[1]
-		in = append(in, kv, l.Buf(o.Args[i+1]))
-		widths = append(widths, width)
-		touched[kv] += int64(requests(l, t)*width) * rowBytes(a.rowsAre)
-	}
+	in, widths, touched := attentionOperands(l, o, a.rowsAre)
 	columns := attentionColumns(o)
 	a.columns = columns
 	parts := ceilDiv(columns, attentionPart)

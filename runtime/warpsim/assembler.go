@@ -22,15 +22,9 @@ func (f *parser) assembly(to operand, c *cursor) (inst, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.take("(")
-	var args []operand
-	for !c.take(")") {
-		a, err := f.typed(c)
-		if err != nil {
-			return nil, err
-		}
-		args = append(args, a)
-		c.take(",")
+	args, err := f.arguments(c)
+	if err != nil {
+		return nil, err
 	}
 	a := &assembler{to: to, args: args}
 	text = strings.TrimSpace(text)

@@ -532,6 +532,21 @@ func permute(a, b, selector uint32) uint64 {
 	return out
 }
 
+// arguments reads what a call passes, in parentheses.
+func (f *parser) arguments(c *cursor) ([]operand, error) {
+	c.take("(")
+	var args []operand
+	for !c.take(")") {
+		a, err := f.typed(c)
+		if err != nil {
+			return nil, err
+		}
+		args = append(args, a)
+		c.take(",")
+	}
+	return args, nil
+}
+
 // call reads a call of an intrinsic.
 func (f *parser) call(to operand, c *cursor) (inst, error) {
 	if _, err := c.typ(); err != nil {
@@ -542,15 +557,9 @@ func (f *parser) call(to operand, c *cursor) (inst, error) {
 	}
 	c.take("@")
 	name := c.word()
-	c.take("(")
-	var args []operand
-	for !c.take(")") {
-		a, err := f.typed(c)
-		if err != nil {
-			return nil, err
-		}
-		args = append(args, a)
-		c.take(",")
+	args, err := f.arguments(c)
+	if err != nil {
+		return nil, err
 	}
 	if do := warpCall(name, to, args); do != nil {
 		return do, nil
