@@ -53,12 +53,12 @@ func (k *K) Ahead(body func()) {
 // gridPart is a part of the grid: groups of the whole, from one to before another.
 type gridPart struct{ whole, from, to V }
 
-// prefetchBytes is what a lane asks for: the unit of the L2 cache's tags.
-const prefetchBytes = 128
+// PrefetchBytes is what a lane asks for at once: a line of the L2 cache.
+const PrefetchBytes = 128
 
-// Prefetch asks the L2 cache for bytes of a buffer, from element i on: each lane of the
-// group for lines of its own. To be called in Ahead.
-func (b *Buf) Prefetch(i V, bytes V) {
+// Prefetch asks the L2 cache for the line with element i of a buffer: each lane for one.
+// To be called in Ahead.
+func (b *Buf) Prefetch(i V) {
 	k := b.k
 	if !k.nvidia("prefetch") {
 		return
@@ -67,9 +67,15 @@ func (b *Buf) Prefetch(i V, bytes V) {
 		k.fail("prefetch of address space %d, ahead of the launches before: %v", b.as, k.before)
 		return
 	}
-	k.Lanes(k.UDiv(k.Add(bytes, k.Int(prefetchBytes-1)), k.Int(prefetchBytes)), func(line V) {
-		at := k.b.NewGetElementPtr(types.I8, b.vecAddress(i, types.I8), k.raw(k.Mul(line, k.Int(prefetchBytes))))
-		k.assembler(types.Void, "prefetch.global.L2 [$0];", "l,~{memory}", at)
+	k.assembler(types.Void, "prefetch.global.L2 [$0];", "l,~{memory}", b.vecAddress(i, types.I8))
+}
+
+// PrefetchRange asks for bytes from element i on, which is at the beginning of a line.
+func (b *Buf) PrefetchRange(i, bytes V) {
+	k := b.k
+	from := b.At(i).Bytes()
+	k.Lanes(k.UDiv(k.Add(bytes, k.Int(PrefetchBytes-1)), k.Int(PrefetchBytes)), func(line V) {
+		from.Prefetch(k.Mul(line, k.Int(PrefetchBytes)))
 	})
 }
 

@@ -61,7 +61,7 @@ func (p *matrixProduct) prefetch(k *kernel.K, w *kernel.Buf, index, colTile, str
 	n0 := k.Mul(colTile, k.Mul(strip, k.Int(p.tileCols())))
 	left, most := k.Sub(k.Int(p.n), n0), max(1, aheadBytes/p.products/int(p.w.Bytes(p.depth)))
 	rows := k.Min(k.Min(left, k.Mul(strip, k.Int(p.tileCols()))), k.Int(most))
-	w.Prefetch(k.Mul(k.Add(k.Mul(index, k.Int(p.n)), n0), k.Int(p.depth)), k.Mul(rows, k.Int(int(p.w.Bytes(p.depth)))))
+	w.PrefetchRange(k.Mul(k.Add(k.Mul(index, k.Int(p.n)), n0), k.Int(p.depth)), k.Mul(rows, k.Int(int(p.w.Bytes(p.depth)))))
 }
 
 // streamer is the state of stream.
