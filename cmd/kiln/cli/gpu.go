@@ -92,6 +92,9 @@ func openGPU(e *env, f *flags, kind string, index int) (g *gpuDevice, absent boo
 	if err != nil {
 		return nil, false, err
 	}
+	if kind == "hip" && o.Overlap == "on" {
+		return nil, false, refuse(fmt.Errorf("%s on: ROCm has no launches that overlap", f.origins("overlap")), f.commandWith("overlap", "auto"))
+	}
 	g = &gpuDevice{kind: kind, index: index}
 	named := f.text(kind + "-lib")
 	if kind == "hip" {
