@@ -82,6 +82,10 @@ func (f *feed) SelectKernels(s *passes.Step) error {
 	return err
 }
 
+// stepsAhead is how many steps may wait to be lowered beside the plans: each is a graph
+// in memory.
+const stepsAhead = 2
+
 // unit starts a unit with the compiler's settings.
 func (c *Compiler) unit(ctx context.Context, t *target.Target) *Unit {
 	u := NewUnit(t)
@@ -108,9 +112,9 @@ func (c *Compiler) build(ctx context.Context, key string, t *target.Target, m *p
 	// What is beside the plans is lowered from the same steps on another core, and while
 	// LLVM is at work on the kernels of the plans. Its kernels, most of them the same
 	// ones, are compiled after these.
-	steps := make(chan *passes.Step, len(buckets))
+	steps := make(chan *passes.Step, stepsAhead)
 	wait := c.startSides(ctx, t, steps)
-	err := passes.Lower(m, buckets, &feed{u, steps})
+	err := passes.LowerEach(m, buckets, &feed{u, steps})
 	close(steps)
 	lowering := time.Since(start)
 	var out *Compiled

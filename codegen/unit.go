@@ -60,7 +60,7 @@ func NewUnit(t *target.Target) *Unit {
 // and returns the plans in order.
 func (u *Unit) LowerAll(entries []*ir.Graph, buckets []passes.Bucket) ([]*plan.Plan, error) {
 	before := len(u.Module.Plans)
-	if err := passes.Lower(&passes.Module{Entries: entries, Target: u.Target.ForPasses()}, buckets, u); err != nil {
+	if err := passes.LowerEach(&passes.Module{Entries: entries, Target: u.Target.ForPasses()}, buckets, u); err != nil {
 		return nil, err
 	}
 	return u.Module.Plans[before:], nil

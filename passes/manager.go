@@ -7,6 +7,7 @@ import (
 	"path"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 
@@ -62,6 +63,48 @@ func Lower(m *Module, buckets []Bucket, b Backend) error {
 	}
 	m.Buckets, m.Backend = buckets, b
 	return run(m, stage(Steps))
+}
+
+// LowerEach is Lower bucket by bucket, for callers that look at no step afterwards: m
+// has no Steps then, and remarks on steps do not name the op itself. Only the graph of
+// one step is in memory at a time. Applications have the numbers, and remarks the order,
+// that Lower gives them. A module that someone listens to, and passes that need all steps
+// at once, are lowered as Lower does it.
+func LowerEach(m *Module, buckets []Bucket, b Backend) error {
+	list := slices.DeleteFunc(stage(Steps), func(p *Pass) bool { return !m.Config.runs(p) })
+	if m.Config.Trace != nil || m.Config.VerifyEach || b == nil || slices.ContainsFunc(list, func(p *Pass) bool { return p.Module != nil && !p.Each }) {
+		return Lower(m, buckets, b)
+	}
+	first, remarks := m.applied, len(m.Remarks)
+	end, told := first, remarks
+	defer func() { m.Buckets, m.Steps, m.applied = buckets, nil, end }()
+	m.Backend = b
+	for i := range buckets {
+		m.Buckets, end = buckets[i:i+1], first
+		for _, p := range list {
+			m.applied = end // what came before in Lower's order
+			switch {
+			case p.Required:
+			case p.Module != nil:
+				end++
+			default:
+				m.applied += i
+				end += len(buckets)
+			}
+			if err := run(m, []*Pass{p}); err != nil {
+				return err
+			}
+		}
+		for ; told < len(m.Remarks); told++ {
+			m.Remarks[told].At = nil
+		}
+	}
+	at := map[string]int{}
+	for i, p := range list {
+		at[p.Name] = i
+	}
+	slices.SortStableFunc(m.Remarks[remarks:], func(a, b Remark) int { return at[a.Pass] - at[b.Pass] })
+	return nil
 }
 
 // Optimize applies the passes on steps that make graphs of graphs: those before
