@@ -109,6 +109,7 @@ func (c *Compiler) build(ctx context.Context, key string, t *target.Target, m *p
 	}
 	start := time.Now()
 	u := c.unit(ctx, t)
+	u.encode = true
 	// What is beside the plans is lowered from the same steps on another core, and while
 	// LLVM is at work on the kernels of the plans. Its kernels, most of them the same
 	// ones, are compiled after these.
@@ -129,9 +130,9 @@ func (c *Compiler) build(ctx context.Context, key string, t *target.Target, m *p
 		return nil, Stats{}, err
 	}
 	st := out.Stats
-	st.Plans, st.Lowering = len(u.Module.Plans), lowering
+	st.Plans, st.Lowering = len(u.plans), lowering
 	st.choices(u.Module)
-	code := bundle.Code{Module: u.Module, Object: out.Object}
+	code := bundle.Code{Module: u.Module, Plans: u.plans, Object: out.Object}
 	if m.Pack != nil {
 		code.Pack = ir.Text(m.Pack)
 	}

@@ -70,6 +70,7 @@ func (c *Compiler) lowerSides(ctx context.Context, t *target.Target, steps <-cha
 	out := &sides{}
 	if c.Sides.Unfused {
 		out.unfused = c.unit(ctx, t)
+		out.unfused.encode = true
 		for _, form := range fusedForms() {
 			out.unfused.Disable[form] = true
 		}
@@ -116,7 +117,7 @@ func (c *Compiler) compileSides(ctx context.Context, s *sides, code *bundle.Code
 		if err != nil {
 			return fmt.Errorf("without fused kernels: %w", err)
 		}
-		code.Unfused = &bundle.Side{Module: s.unfused.Module, Object: out.Object}
+		code.Unfused = &bundle.Side{Module: s.unfused.Module, Plans: s.unfused.plans, Object: out.Object}
 	}
 	if s.probes != nil {
 		out, err := c.Compile(ctx, s.probes)

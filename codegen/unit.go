@@ -34,7 +34,9 @@ type Unit struct {
 	symbols map[string]int              // index of a kernel by form, spec and parameter formats
 	storage map[string]int              // index of a pool or weight by space and name
 	costs   map[string]cost
-	key     []byte                    // of the kernel or op that is looked up
+	key     []byte // of the kernel or op that is looked up
+	encode  bool   // plans are not kept in the module but in plans, as they are written
+	plans   [][]byte
 	steps   map[*passes.Step]*lowerer // between select-kernels and plan-memory
 }
 
