@@ -377,7 +377,9 @@ func (l *lowerer) Scratch(dt ir.DType, n int) kernels.Ref {
 func (l *lowerer) Launch(k kernels.Launch) {
 	pl := plan.Launch{Op: l.label(l.cur), Loc: l.cur.Loc, Grid: k.Grid, Work: k.Work, Flops: k.Flops, Choices: l.choices}
 	l.choices = nil
-	var refs []argRef
+	n := len(k.In) + len(k.Out) + len(k.Ints)
+	refs := make([]argRef, 0, n)
+	pl.Args = make([]plan.Arg, 0, n)
 	add := func(list []kernels.Ref, mode plan.Mode) {
 		for _, r := range list {
 			b := &l.bufs[r.ID]
@@ -414,7 +416,7 @@ func (l *lowerer) build() error {
 	for i := range l.launches {
 		e, p := &l.emitted[i], &l.launches[i]
 		var err error
-		if p.Kernel, err = l.u.kernel(e.form.Name, e.rejected, e.Launch, paramsOf(e.Launch)); err != nil {
+		if p.Kernel, err = l.u.kernel(e.form.Name, e.rejected, e.Launch); err != nil {
 			return fmt.Errorf("%s: %s: %w", p.Loc, p.Op, err)
 		}
 	}
