@@ -1,6 +1,8 @@
 package kernels
 
 import (
+	"fmt"
+
 	"github.com/kiln-project/kiln/codegen/kernel"
 	"github.com/kiln-project/kiln/codegen/target"
 	"github.com/kiln-project/kiln/ir"
@@ -26,7 +28,7 @@ func (p *matrixProduct) activations(l Lowering, x Ref, m, read, block int) matri
 		return matrixOperand{x: q}
 	case p.t.MFMA(p.w, p.w, false) == nil:
 		q := matrixOperand{x: l.Scratch(ir.BF16, n)}
-		waveQuant(l, x, q, n)
+		waveQuant(l, x, q, m, p.depth)
 		return q
 	}
 	p.codes = true
@@ -34,7 +36,7 @@ func (p *matrixProduct) activations(l Lowering, x Ref, m, read, block int) matri
 	if p.scaledMFMA() != nil {
 		q.scales = l.Scratch(ir.E8M0, n/matrixChunk)
 	}
-	waveQuant(l, x, q, n)
+	waveQuant(l, x, q, m, p.depth)
 	return q
 }
 
@@ -47,24 +49,33 @@ func laneQuant(t *target.Target) int {
 	return 4
 }
 
-// waveQuant rounds n bf16 numbers in blocks of matrixChunk as quantBlock does, each
-// block in a part of a wave, to codes and scales or, without scales, to bf16.
-func waveQuant(l Lowering, x Ref, y matrixOperand, n int) {
-	t := l.Target()
+// waveQuant rounds m rows of depth bf16 numbers in blocks of matrixChunk as quantBlock
+// does, each block in a part of a wave, to codes and scales or, without scales, to bf16.
+// The scales are [depth/matrixChunk, m]: lanes that multiply different rows read those of a
+// chunk side by side.
+func waveQuant(l Lowering, x Ref, y matrixOperand, m, depth int) {
+	t, n := l.Target(), m*depth
 	f, _ := codeFormatOf(ir.F8E4M3, t)
 	each := laneQuant(t)
 	codes := y.x.DT != ir.BF16
-	out, spec := []Ref{y.x}, "bf16"
+	out, spec, numbers := []Ref{y.x}, "bf16", []int{n}
 	if codes {
-		out, spec = append(out, y.scales), "codes"
+		out, spec, numbers = append(out, y.scales), fmt.Sprintf("codes k%d", depth), append(numbers, m)
 	}
 	l.Launch(Launch{
 		Name: "act_quant_wave", Spec: spec, Grid: ceilDiv(n, t.Lanes*each), Work: int64(n * 8), Joins: true,
-		In: []Ref{x}, Out: out, Ints: []int{n},
+		In: []Ref{x}, Out: out, Ints: numbers,
 		Body: func(k *kernel.K, b []*kernel.Buf, ints []kernel.V) {
 			lanes := matrixChunk / each
 			at := k.Mul(k.Add(k.Mul(k.Group(), k.Int(t.Lanes)), k.Lane()), k.Int(each))
 			in := k.Cmp(kernel.LT, at, ints[0])
+			var block kernel.V
+			if codes { // blocks that follow each other are of different rows
+				block = k.UDiv(at, k.Int(matrixChunk))
+				i, rows := k.Convert(block, kernel.I32), k.Convert(ints[1], kernel.I32)
+				row, chunk := k.Convert(k.URem(i, rows), kernel.I64), k.Convert(k.UDiv(i, rows), kernel.I64)
+				at = k.Add(k.Add(k.Mul(row, k.Int(depth)), k.Mul(chunk, k.Int(matrixChunk))), k.URem(at, k.Int(matrixChunk)))
+			}
 			words := b[0].LoadVecIf(in, at, each)
 			var v []kernel.V
 			for i := range words.Len() {
@@ -107,7 +118,7 @@ func waveQuant(l Lowering, x Ref, y matrixOperand, n int) {
 				if y.scales.DT == ir.E8M0 {
 					scale = k.EncodeE8M0(scale)
 				}
-				b[2].Store(k.UDiv(at, k.Int(matrixChunk)), scale)
+				b[2].Store(block, scale)
 			})
 		},
 	})
