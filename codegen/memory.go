@@ -35,7 +35,7 @@ func (u *Unit) PlanMemory(s *passes.Step) error {
 		return nil
 	}
 	data, err := bundle.EncodePlan(p)
-	u.plans = append(u.plans, data)
+	u.plans, u.spare = append(u.plans, data), l
 	return err
 }
 

@@ -71,6 +71,9 @@ func together(m *Module, list []*Pass) error {
 		err = (&Context{Module: m}).verifyAll()
 	}
 	if err == nil {
+		for i := len(before.Remarks); i < len(m.Remarks); i++ {
+			m.Remarks[i].At = nil // it would keep graphs that are of no use any more
+		}
 		return nil
 	}
 	*m = before
@@ -88,7 +91,7 @@ func Lower(m *Module, buckets []Bucket, b Backend) error {
 }
 
 // LowerEach is Lower bucket by bucket, for callers that look at no step afterwards: m
-// has no Steps then, and remarks on steps do not name the op itself. Only the graph of
+// has no Steps then. Only the graph of
 // one step is in memory at a time. Applications have the numbers, and remarks the order,
 // that Lower gives them. A module that someone listens to, and passes that need all steps
 // at once, are lowered as Lower does it.
@@ -100,7 +103,7 @@ func LowerEach(m *Module, buckets []Bucket, b Backend) error {
 	// Those that make graphs of graphs come first, and the graphs are verified then.
 	graphs := slices.IndexFunc(list, func(p *Pass) bool { return p.Module != nil && p.Name != bindName })
 	first, remarks := m.applied, len(m.Remarks)
-	end, told := first, remarks
+	end := first
 	defer func() { m.Buckets, m.Steps, m.applied = buckets, nil, end }()
 	m.Backend = b
 	for i := range buckets {
@@ -115,9 +118,6 @@ func LowerEach(m *Module, buckets []Bucket, b Backend) error {
 			return err
 		}
 		end = m.applied
-		for ; told < len(m.Remarks); told++ {
-			m.Remarks[told].At = nil
-		}
 	}
 	at := map[string]int{}
 	for i, p := range list {
