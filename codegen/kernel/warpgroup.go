@@ -2,6 +2,7 @@ package kernel
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/kiln-project/kiln/codegen/target"
@@ -70,6 +71,7 @@ type GroupChain struct {
 type GroupSums struct {
 	chains int
 	sums   []value.Value // f32, of all chains
+	held   []value.Value // what the products read from registers
 }
 
 // StartGroupMMA starts to multiply chains of bf16, n columns each. All lanes of the four
@@ -104,7 +106,45 @@ func (k *K) StartGroupMMA(n int, chains ...GroupChain) GroupSums {
 	}
 	text.WriteString("wgmma.commit_group.sync.aligned; }")
 	constraints := strings.Repeat("=f,", outs) + strings.Repeat("l,", len(args)) + "~{memory}"
-	return GroupSums{len(chains), k.floats(outs, text.String(), constraints, args)}
+	return GroupSums{len(chains), k.floats(outs, text.String(), constraints, args), nil}
+}
+
+// AddGroupMMA starts to add to sums, of vectors of four for each eight columns as
+// WaitGroupMMA returns them, the products A[64,16] B[16,n] of as many steps as a has, in
+// their order. A lane has A of a step in registers, four words as WarpMMA takes them of
+// its warp's 16 rows; B is a SharedMatrix, whose columns are rows in memory, and of a step
+// begins so many bytes further. All lanes of the four warps must get here.
+func (k *K) AddGroupMMA(sums, a []Vec, b V, steps []int) GroupSums {
+	if !k.warpgroup("product of a warpgroup") {
+		return GroupSums{}
+	}
+	outs := len(sums) * target.ResultRun
+	var args []value.Value
+	regs, constraints := make([]string, outs), strings.Repeat("=f,", outs)
+	for i, v := range sums {
+		for j := range target.ResultRun {
+			args = append(args, k.raw(k.At(v, j)))
+			regs[i*target.ResultRun+j] = fmt.Sprintf("$%d", i*target.ResultRun+j)
+			constraints += fmt.Sprintf("%d,", i*target.ResultRun+j)
+		}
+	}
+	var text strings.Builder
+	text.WriteString("{ .reg .pred add; .reg .b32 zero; .reg .b64 b; mov.b32 zero, 0; setp.eq.b32 add, zero, 0; wgmma.fence.sync.aligned; ")
+	atB := outs + len(args) + 4*len(a)
+	var held []value.Value
+	for i, v := range a {
+		words := make([]string, 4)
+		for j := range words {
+			words[j] = fmt.Sprintf("$%d", outs+len(args)+len(held))
+			held = append(held, k.raw(k.At(v, j)))
+		}
+		fmt.Fprintf(&text, "add.s64 b, $%d, %d; ", atB, steps[i]>>4)
+		fmt.Fprintf(&text, "wgmma.mma_async.sync.aligned.m64n%dk16.f32.bf16.bf16 {%s}, {%s}, b, add, 1, 1, 0; ", 8*len(sums), strings.Join(regs, ", "), strings.Join(words, ", "))
+	}
+	text.WriteString("wgmma.commit_group.sync.aligned; }")
+	constraints += strings.Repeat("r,", len(held)) + "l,~{memory}"
+	args = append(append(args, held...), k.raw(b))
+	return GroupSums{1, k.floats(outs, text.String(), constraints, args), held}
 }
 
 // WaitGroupMMA waits until all products but the last n that were started are done, and
@@ -115,13 +155,15 @@ func (k *K) WaitGroupMMA(n int, s GroupSums) [][]Vec {
 	if !k.warpgroup("product of a warpgroup") {
 		return nil
 	}
-	// The sums go through the instruction, so that nothing reads them before it.
+	// The sums go through the instruction, so that nothing reads them before it, and what
+	// the products read too, so that nothing takes its registers.
 	outs := len(s.sums)
 	constraints := strings.Repeat("=f,", outs)
 	for i := range outs {
 		constraints += fmt.Sprintf("%d,", i)
 	}
-	x := k.floats(outs, fmt.Sprintf("wgmma.wait_group.sync.aligned %d;", n), constraints+"~{memory}", s.sums)
+	constraints += strings.Repeat("r,", len(s.held)) + "~{memory}"
+	x := k.floats(outs, fmt.Sprintf("wgmma.wait_group.sync.aligned %d;", n), constraints, append(slices.Clone(s.sums), s.held...))
 	perChain := outs / s.chains
 	out := make([][]Vec, s.chains)
 	for i := 0; i < outs; i += target.ResultRun {

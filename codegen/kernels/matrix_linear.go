@@ -142,6 +142,9 @@ func (p *matrixLaunch) launch(l Lowering) {
 	p.shape(p.m, p.groups)
 	p.choose(l)
 	spec := fmt.Sprintf("%s groups%d cuts%v", p.spec(), p.groups, p.cuts)
+	if p.gemm != nil && p.gemm.together {
+		p.x.x = p.orderX(l, p.x.x, p.m*p.groups)
+	}
 	in := []Ref{p.x.x}
 	if p.codes {
 		in = append(in, p.x.scales)

@@ -26,6 +26,8 @@ type gemmTile struct {
 	deep   int    // vectors of 16 bytes of each lane of a row of w in a stage
 	totals bool   // the sums of waves are added up in shared memory, not in registers
 	late   bool   // the next stage is waited for when this one was read, not before
+	// Four warps multiply together, each 16 rows of w with all rows of x.
+	together bool
 	// What a tile takes, by format of w; with none it is not for that format.
 	bf16, fp8 gemmTime
 }
@@ -40,6 +42,12 @@ var gemmTiles = []gemmTile{
 	{across: [2]int{2, 4}, units: [2]int{4, 8}, stages: 4, deep: 1, totals: true, bf16: gemmTime{93, 96}},
 	{across: [2]int{4, 2}, units: [2]int{2, 8}, stages: 3, deep: 2, late: true, bf16: gemmTime{53, 53}},
 	{across: [2]int{4, 2}, units: [2]int{2, 8}, stages: 3, deep: 2, totals: true, late: true, fp8: gemmTime{70, 70}},
+	{across: [2]int{8, 1}, units: [2]int{1, 16}, stages: 5, deep: 2, together: true, bf16: gemmTime{30, 30}},
+	{across: [2]int{8, 1}, units: [2]int{1, 24}, stages: 4, deep: 2, together: true, bf16: gemmTime{60, 60}},
+	{across: [2]int{8, 1}, units: [2]int{1, 20}, stages: 4, deep: 2, together: true, bf16: gemmTime{60, 60}},
+	{across: [2]int{8, 1}, units: [2]int{1, 12}, stages: 6, deep: 1, together: true, fp8: gemmTime{25, 25}},
+	{across: [2]int{8, 1}, units: [2]int{1, 16}, stages: 5, deep: 1, together: true, totals: true, fp8: gemmTime{40, 40}},
+	{across: [2]int{8, 1}, units: [2]int{1, 16}, stages: 5, deep: 1, together: true, fp8: gemmTime{41, 41}},
 }
 
 // matrixTileTime is what matrixTile's tiles of 64 rows of x and 32 of w take, by whether w
@@ -84,7 +92,7 @@ func (p *matrixProduct) shapeMany(m, groups int) {
 }
 
 func (g *gemmTile) spec() string {
-	return fmt.Sprintf(" gemm%v%v stages%d deep%d totals%v late%v", g.across, g.units, g.stages, g.deep, g.totals, g.late)
+	return fmt.Sprintf(" gemm%v%v stages%d deep%d totals%v late%v together%v", g.across, g.units, g.stages, g.deep, g.totals, g.late, g.together)
 }
 
 // rowsOf are the rows of w, of all products, and of x of the group's tile.
@@ -152,10 +160,14 @@ func (e *gemm) poolBytes() int {
 	return max(n, 4*e.rowsX*(e.rowsW+gemmGap))
 }
 
-// refuses reports that the tile is not for the product: it takes more shared memory than
-// there is, or what lanes copy at once or a warp multiplies is of several products, or of
+// refuses reports that the tile is not for the product: the target has not the
+// instructions, or its rows of x in a stage are not as those read them; it takes more
+// shared memory than there is, or what lanes copy at once or a warp multiplies is of several products, or of
 // blocks with scales of their own.
 func (e *gemm) refuses() bool {
+	if e.together && (!e.t.Warpgroups() || e.xRow != blockBytes) {
+		return true
+	}
 	perProduct, rowsAtOnce := e.rowsW/e.products, e.t.Lanes/(lanesPerRow*e.deep)
 	return e.poolBytes() > gemmShared || e.per == 0 || perProduct%rowsAtOnce != 0 || perProduct%(e.units[0]*target.MatrixTile) != 0 ||
 		e.w != ir.BF16 && e.block[0]%(e.units[0]*target.MatrixTile) != 0

@@ -54,6 +54,9 @@ func (e *gemm) swizzleW(row, c kernel.V) kernel.V {
 
 // swizzleX is swizzleW for x, of which the lanes' vectors are e.vectors apart.
 func (e *gemm) swizzleX(row, c kernel.V) kernel.V {
+	if e.together {
+		return e.Xor(c, e.And(row, e.Int(blockBytes/vectorBytes-1)))
+	}
 	if e.vectors == 1 {
 		return e.swizzleW(row, c)
 	}

@@ -48,6 +48,8 @@ type gemmLoop struct {
 	// The operands that were read already: all of w for one vector of x, and the first x.
 	w [][2]*kernel.VecVar
 	x []*kernel.VecVar
+	// Of warps together, all of w as bf16, by vector of x.
+	held [][2]*kernel.VecVar
 }
 
 // sumPieces sums all pieces.
@@ -57,20 +59,30 @@ func (e *gemm) sumPieces() {
 		e.start(l.in, l.to)
 	}
 	e.WaitCopies(e.stages - 2)
-	e.Barrier()
-	for m := range e.units[0] {
-		w := e.loadW(e.Int(0), 0, m)
-		l.w = append(l.w, [2]*kernel.VecVar{e.VecVar(w[0]), e.VecVar(w[1])})
-	}
-	for n := range gemmAhead {
-		l.x = append(l.x, e.VecVar(e.loadX(e.Int(0), 0, n)))
+	multiply := e.multiplyStage
+	if e.together {
+		multiply = e.multiplyTogether
+		e.FenceForMatrices()
+		e.Barrier()
+		for _, w := range e.operandsOf(e.Int(0)) {
+			l.held = append(l.held, [2]*kernel.VecVar{e.VecVar(w[0]), e.VecVar(w[1])})
+		}
+	} else {
+		e.Barrier()
+		for m := range e.units[0] {
+			w := e.loadW(e.Int(0), 0, m)
+			l.w = append(l.w, [2]*kernel.VecVar{e.VecVar(w[0]), e.VecVar(w[1])})
+		}
+		for n := range gemmAhead {
+			l.x = append(l.x, e.VecVar(e.loadX(e.Int(0), 0, n)))
+		}
 	}
 	if e.w != ir.BF16 {
 		piece := l.at.piece.Get()
 		e.scale, e.nextScale = e.Var(e.scaleAt(piece)), e.Var(e.scaleAt(e.there(e.nextPiece(piece))))
 	}
 	e.For(e.Int(0), e.Int(e.steps), 1, func(step kernel.V) {
-		e.multiplyStage(l, e.Cmp(kernel.LT, e.Add(step, e.Int(1)), e.Int(e.steps)))
+		multiply(l, e.Cmp(kernel.LT, e.Add(step, e.Int(1)), e.Int(e.steps)))
 		e.endOfStage(l.at, step)
 	})
 	e.WaitCopies(0)

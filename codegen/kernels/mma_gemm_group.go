@@ -1,0 +1,92 @@
+package kernels
+
+import (
+	"fmt"
+
+	"github.com/kiln-project/kiln/codegen/kernel"
+	"github.com/kiln-project/kiln/ir"
+)
+
+// Products of many rows where four warps multiply together. The 64 rows of w that the
+// four have are in registers, as lanes have them for mma.sync; x is read from shared
+// memory, a row of 64 k in 128 bytes, swizzled. There an instruction takes 16 k that
+// follow each other, which are to be those that mma.sync takes: the four lanes of a row
+// have runs of k each, and give two words of theirs to an instruction. So x is brought
+// into that order first, in memory, by a launch of its own (orderX).
+//
+// On the chip wgmma's sums have the bits of mma.sync's (TestGroupBits).
+
+// orderRun is how many k of x a lane of orderX brings into order: four vectors.
+const orderRun = 4 * matrixRun
+
+// orderX writes x in the order of multiplyTogether. Of each orderRun k of a product with
+// bf16 w, lane g of a row has vector g, and the instructions take words 0 and 1 of all
+// lanes, then words 2 and 3: vector i of the result is word i of the four. With 8-bit w a
+// lane has two vectors that follow each other, of twice as many k.
+func (p *matrixProduct) orderX(l Lowering, x Ref, rows int) Ref {
+	t := l.Target()
+	y, runs, vectors := l.Scratch(ir.BF16, rows*p.depth), rows*p.depth/orderRun, p.run()/matrixRun
+	l.Launch(Launch{
+		Name: "order_rows", Spec: fmt.Sprintf("vectors%d", vectors), Grid: ceilDiv(runs, t.Lanes), Work: int64(runs * orderRun),
+		In: []Ref{x}, Out: []Ref{y}, Ints: []int{runs},
+		Body: func(k *kernel.K, b []*kernel.Buf, ints []kernel.V) {
+			i := k.Add(k.Mul(k.Group(), k.Int(t.Lanes)), k.Lane())
+			k.If(k.Cmp(kernel.LT, i, ints[0]), func() {
+				from := k.Add(k.Mul(k.UDiv(i, k.Int(vectors)), k.Int(vectors*orderRun)), k.Mul(k.URem(i, k.Int(vectors)), k.Int(matrixRun)))
+				var lanes []kernel.Vec
+				for g := range lanesPerRow {
+					lanes = append(lanes, b[0].LoadVec(k.Add(from, k.Int(g*vectors*matrixRun)), matrixRun))
+				}
+				for word := range lanesPerRow {
+					var out []kernel.V
+					for _, v := range lanes {
+						out = append(out, k.At(v, word))
+					}
+					b[1].StoreVec(k.Add(k.Mul(i, k.Int(orderRun)), k.Int(word*matrixRun)), k.MakeVec(out...))
+				}
+			})
+		},
+	})
+	return y
+}
+
+// operandsOf are the warp's rows of w in a stage, of each vector of x.
+func (e *gemm) operandsOf(stage kernel.V) [][]kernel.Vec {
+	var out [][]kernel.Vec
+	for i := range e.deep * e.vectors {
+		out = append(out, e.asOperand(e.loadW(stage, i, 0)))
+	}
+	return out
+}
+
+// multiplyTogether is multiplyStage. The next stage is waited for, and read, while the
+// products are under way; then all warps are done with the stage before this one.
+func (e *gemm) multiplyTogether(l *gemmLoop, more kernel.V) {
+	stage := l.from.Get()
+	var a, sums []kernel.Vec
+	var steps []int
+	for _, v := range l.held {
+		rows := [2]kernel.Vec{v[0].Get(), v[1].Get()}
+		for i := 0; i < rows[0].Len(); i += 2 {
+			a = append(a, e.MakeVec(e.At(rows[0], i), e.At(rows[1], i), e.At(rows[0], i+1), e.At(rows[1], i+1)))
+			steps = append(steps, len(steps)*matrixStep)
+		}
+	}
+	for _, v := range e.part[0] {
+		sums = append(sums, v.Get())
+	}
+	started := e.AddGroupMMA(sums, a, e.pool.SharedMatrix(e.Add(stage, e.Int(e.rowsW*e.wRow)), eightRows), steps)
+	e.WaitCopies(e.stages - 3)
+	e.FenceForMatrices()
+	e.Barrier()
+	e.start(l.in, l.to)
+	e.round(l.from)
+	next := e.operandsOf(e.Select(more, l.from.Get(), stage))
+	for i, sum := range e.WaitGroupMMA(0, started)[0] {
+		e.part[0][i].Set(sum)
+	}
+	for i, v := range next {
+		l.held[i][0].Set(v[0])
+		l.held[i][1].Set(v[1])
+	}
+}
