@@ -69,9 +69,10 @@ type GroupChain struct {
 
 // GroupSums are the sums of chains that a warpgroup has started to multiply.
 type GroupSums struct {
-	chains int
-	sums   []value.Value // f32, of all chains
-	held   []value.Value // what the products read from registers
+	chains  int
+	sums    []value.Value // f32, of all chains
+	held    []value.Value // what the products read from registers
+	earlier []value.Value // what those before them do
 }
 
 // StartGroupMMA starts to multiply chains of bf16, n columns each. All lanes of the four
@@ -106,7 +107,7 @@ func (k *K) StartGroupMMA(n int, chains ...GroupChain) GroupSums {
 	}
 	text.WriteString("wgmma.commit_group.sync.aligned; }")
 	constraints := strings.Repeat("=f,", outs) + strings.Repeat("l,", len(args)) + "~{memory}"
-	return GroupSums{len(chains), k.floats(outs, text.String(), constraints, args), nil}
+	return GroupSums{chains: len(chains), sums: k.floats(outs, text.String(), constraints, args)}
 }
 
 // AddGroupMMA starts to add to sums, of vectors of four for each eight columns as
@@ -115,36 +116,65 @@ func (k *K) StartGroupMMA(n int, chains ...GroupChain) GroupSums {
 // its warp's 16 rows; B is a SharedMatrix, whose columns are rows in memory, and of a step
 // begins so many bytes further. All lanes of the four warps must get here.
 func (k *K) AddGroupMMA(sums, a []Vec, b V, steps []int) GroupSums {
+	var list []value.Value
+	for _, v := range sums {
+		for i := range target.ResultRun {
+			list = append(list, k.raw(k.At(v, i)))
+		}
+	}
+	return k.AddMoreMMA(GroupSums{chains: 1, sums: list}, a, b, steps)
+}
+
+// AddMoreMMA is AddGroupMMA to sums that are still under way.
+func (k *K) AddMoreMMA(s GroupSums, a []Vec, b V, steps []int) GroupSums {
 	if !k.warpgroup("product of a warpgroup") {
 		return GroupSums{}
 	}
-	outs := len(sums) * target.ResultRun
-	var args []value.Value
-	regs, constraints := make([]string, outs), strings.Repeat("=f,", outs)
-	for i, v := range sums {
-		for j := range target.ResultRun {
-			args = append(args, k.raw(k.At(v, j)))
-			regs[i*target.ResultRun+j] = fmt.Sprintf("$%d", i*target.ResultRun+j)
-			constraints += fmt.Sprintf("%d,", i*target.ResultRun+j)
-		}
+	outs := len(s.sums)
+	regs, tied := make([]string, outs), ""
+	for i := range regs {
+		regs[i] = fmt.Sprintf("$%d", i)
+		tied += fmt.Sprintf("%d,", i)
 	}
 	var text strings.Builder
 	text.WriteString("{ .reg .pred add; .reg .b32 zero; .reg .b64 b; mov.b32 zero, 0; setp.eq.b32 add, zero, 0; wgmma.fence.sync.aligned; ")
-	atB := outs + len(args) + 4*len(a)
+	atB := 2*outs + 4*len(a)
 	var held []value.Value
 	for i, v := range a {
 		words := make([]string, 4)
 		for j := range words {
-			words[j] = fmt.Sprintf("$%d", outs+len(args)+len(held))
+			words[j] = fmt.Sprintf("$%d", 2*outs+len(held))
 			held = append(held, k.raw(k.At(v, j)))
 		}
 		fmt.Fprintf(&text, "add.s64 b, $%d, %d; ", atB, steps[i]>>4)
-		fmt.Fprintf(&text, "wgmma.mma_async.sync.aligned.m64n%dk16.f32.bf16.bf16 {%s}, {%s}, b, add, 1, 1, 0; ", 8*len(sums), strings.Join(regs, ", "), strings.Join(words, ", "))
+		fmt.Fprintf(&text, "wgmma.mma_async.sync.aligned.m64n%dk16.f32.bf16.bf16 {%s}, {%s}, b, add, 1, 1, 0; ", 2*outs, strings.Join(regs, ", "), strings.Join(words, ", "))
 	}
 	text.WriteString("wgmma.commit_group.sync.aligned; }")
-	constraints += strings.Repeat("r,", len(held)) + "l,~{memory}"
-	args = append(append(args, held...), k.raw(b))
-	return GroupSums{1, k.floats(outs, text.String(), constraints, args), held}
+	constraints := strings.Repeat("=f,", outs) + tied + strings.Repeat("r,", len(held)) + "l,~{memory}"
+	sums := k.floats(outs, text.String(), constraints, slices.Concat(s.sums, held, []value.Value{k.raw(b)}))
+	return GroupSums{chains: 1, sums: sums, held: held, earlier: s.held}
+}
+
+// WaitEarlierMMA waits until all products are done but those of AddMoreMMA that were
+// started last, to the sums of which it returns the way.
+func (k *K) WaitEarlierMMA(s GroupSums) GroupSums {
+	if !k.warpgroup("product of a warpgroup") {
+		return GroupSums{}
+	}
+	s.sums, s.earlier = k.waitGroup(1, s.sums, s.earlier), nil
+	return s
+}
+
+// waitGroup waits until all products but the last n are done. The sums go through the
+// instruction, so that nothing reads them before it, and what the products read too, so
+// that nothing takes its registers.
+func (k *K) waitGroup(n int, sums, held []value.Value) []value.Value {
+	constraints := strings.Repeat("=f,", len(sums))
+	for i := range sums {
+		constraints += fmt.Sprintf("%d,", i)
+	}
+	constraints += strings.Repeat("r,", len(held)) + "~{memory}"
+	return k.floats(len(sums), fmt.Sprintf("wgmma.wait_group.sync.aligned %d;", n), constraints, slices.Concat(sums, held))
 }
 
 // WaitGroupMMA waits until all products but the last n that were started are done, and
@@ -155,15 +185,8 @@ func (k *K) WaitGroupMMA(n int, s GroupSums) [][]Vec {
 	if !k.warpgroup("product of a warpgroup") {
 		return nil
 	}
-	// The sums go through the instruction, so that nothing reads them before it, and what
-	// the products read too, so that nothing takes its registers.
 	outs := len(s.sums)
-	constraints := strings.Repeat("=f,", outs)
-	for i := range outs {
-		constraints += fmt.Sprintf("%d,", i)
-	}
-	constraints += strings.Repeat("r,", len(s.held)) + "~{memory}"
-	x := k.floats(outs, fmt.Sprintf("wgmma.wait_group.sync.aligned %d;", n), constraints, append(slices.Clone(s.sums), s.held...))
+	x := k.waitGroup(n, s.sums, slices.Concat(s.earlier, s.held))
 	perChain := outs / s.chains
 	out := make([][]Vec, s.chains)
 	for i := 0; i < outs; i += target.ResultRun {

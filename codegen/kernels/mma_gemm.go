@@ -28,6 +28,7 @@ type gemmTile struct {
 	late   bool   // the next stage is waited for when this one was read, not before
 	// Four warps multiply together, each 16 rows of w with all rows of x.
 	together bool
+	pair     bool
 	// What a tile takes, by format of w; with none it is not for that format.
 	bf16, fp8 gemmTime
 }
@@ -43,9 +44,11 @@ var gemmTiles = []gemmTile{
 	{across: [2]int{4, 2}, units: [2]int{2, 8}, stages: 3, deep: 2, late: true, bf16: gemmTime{53, 53}},
 	{across: [2]int{4, 2}, units: [2]int{2, 8}, stages: 3, deep: 2, totals: true, late: true, fp8: gemmTime{70, 70}},
 	{across: [2]int{8, 1}, units: [2]int{1, 16}, stages: 5, deep: 2, together: true, bf16: gemmTime{30, 30}},
+	{across: [2]int{8, 1}, units: [2]int{1, 16}, stages: 5, deep: 2, together: true, pair: true, bf16: gemmTime{30, 30}},
 	{across: [2]int{8, 1}, units: [2]int{1, 24}, stages: 4, deep: 2, together: true, bf16: gemmTime{60, 60}},
 	{across: [2]int{8, 1}, units: [2]int{1, 20}, stages: 4, deep: 2, together: true, bf16: gemmTime{60, 60}},
 	{across: [2]int{8, 1}, units: [2]int{1, 12}, stages: 6, deep: 1, together: true, fp8: gemmTime{25, 25}},
+	{across: [2]int{8, 1}, units: [2]int{1, 12}, stages: 6, deep: 1, together: true, pair: true, fp8: gemmTime{25, 25}},
 	{across: [2]int{8, 1}, units: [2]int{1, 16}, stages: 5, deep: 1, together: true, totals: true, fp8: gemmTime{40, 40}},
 	{across: [2]int{8, 1}, units: [2]int{1, 16}, stages: 5, deep: 1, together: true, fp8: gemmTime{41, 41}},
 }
@@ -92,7 +95,7 @@ func (p *matrixProduct) shapeMany(m, groups int) {
 }
 
 func (g *gemmTile) spec() string {
-	return fmt.Sprintf(" gemm%v%v stages%d deep%d totals%v late%v together%v", g.across, g.units, g.stages, g.deep, g.totals, g.late, g.together)
+	return fmt.Sprintf(" gemm%v%v stages%d deep%d totals%v late%v together%v pair%v", g.across, g.units, g.stages, g.deep, g.totals, g.late, g.together, g.pair)
 }
 
 // rowsOf are the rows of w, of all products, and of x of the group's tile.

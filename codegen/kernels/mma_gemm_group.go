@@ -51,41 +51,59 @@ func (p *matrixProduct) orderX(l Lowering, x Ref, rows int) Ref {
 }
 
 // operandsOf are the warp's rows of w in a stage, of each vector of x.
-func (e *gemm) operandsOf(stage kernel.V) [][]kernel.Vec {
-	var out [][]kernel.Vec
+func (e *gemm) operandsOf(stage kernel.V) [][2]kernel.Vec {
+	var out [][2]kernel.Vec
 	for i := range e.deep * e.vectors {
-		out = append(out, e.asOperand(e.loadW(stage, i, 0)))
+		out = append(out, [2]kernel.Vec(e.asOperand(e.loadW(stage, i, 0))))
 	}
 	return out
 }
 
-// multiplyTogether is multiplyStage. The next stage is waited for, and read, while the
-// products are under way; then all warps are done with the stage before this one.
-func (e *gemm) multiplyTogether(l *gemmLoop, more kernel.V) {
-	stage := l.from.Get()
-	var a, sums []kernel.Vec
-	var steps []int
-	for _, v := range l.held {
-		rows := [2]kernel.Vec{v[0].Get(), v[1].Get()}
-		for i := 0; i < rows[0].Len(); i += 2 {
-			a = append(a, e.MakeVec(e.At(rows[0], i), e.At(rows[1], i), e.At(rows[0], i+1), e.At(rows[1], i+1)))
-			steps = append(steps, len(steps)*matrixStep)
-		}
-	}
+// multiplyTogether multiplies what is in some stages that follow each other; more has the
+// first operands of the stage behind them be read. The next stage is waited for, and
+// read, while the products of one are under way; then all warps are done with the stage
+// before it, or they are once they have waited for that.
+func (e *gemm) multiplyTogether(l *gemmLoop, stages int, more kernel.V) {
+	var sums []kernel.Vec
 	for _, v := range e.part[0] {
 		sums = append(sums, v.Get())
 	}
-	started := e.AddGroupMMA(sums, a, e.pool.SharedMatrix(e.Add(stage, e.Int(e.rowsW*e.wRow)), eightRows), steps)
-	e.WaitCopies(e.stages - 3)
-	e.FenceForMatrices()
-	e.Barrier()
-	e.start(l.in, l.to)
-	e.round(l.from)
-	next := e.operandsOf(e.Select(more, l.from.Get(), stage))
+	var held [][2]kernel.Vec
+	for _, v := range l.held {
+		held = append(held, [2]kernel.Vec{v[0].Get(), v[1].Get()})
+	}
+	var started kernel.GroupSums
+	for i := range stages {
+		stage := l.from.Get()
+		var a []kernel.Vec
+		var steps []int
+		for _, rows := range held {
+			for i := 0; i < rows[0].Len(); i += 2 {
+				a = append(a, e.MakeVec(e.At(rows[0], i), e.At(rows[1], i), e.At(rows[0], i+1), e.At(rows[1], i+1)))
+				steps = append(steps, len(steps)*matrixStep)
+			}
+		}
+		b := e.pool.SharedMatrix(e.Add(stage, e.Int(e.rowsW*e.wRow)), eightRows)
+		if i == 0 {
+			started = e.AddGroupMMA(sums, a, b, steps)
+		} else {
+			started = e.WaitEarlierMMA(e.AddMoreMMA(started, a, b, steps))
+		}
+		e.WaitCopies(e.stages - 3)
+		e.FenceForMatrices()
+		e.Barrier()
+		e.start(l.in, l.to)
+		e.round(l.from)
+		from := l.from.Get()
+		if i == stages-1 {
+			from = e.Select(more, from, stage)
+		}
+		held = e.operandsOf(from)
+	}
 	for i, sum := range e.WaitGroupMMA(0, started)[0] {
 		e.part[0][i].Set(sum)
 	}
-	for i, v := range next {
+	for i, v := range held {
 		l.held[i][0].Set(v[0])
 		l.held[i][1].Set(v[1])
 	}

@@ -59,9 +59,7 @@ func (e *gemm) sumPieces() {
 		e.start(l.in, l.to)
 	}
 	e.WaitCopies(e.stages - 2)
-	multiply := e.multiplyStage
 	if e.together {
-		multiply = e.multiplyTogether
 		e.FenceForMatrices()
 		e.Barrier()
 		for _, w := range e.operandsOf(e.Int(0)) {
@@ -81,9 +79,21 @@ func (e *gemm) sumPieces() {
 		piece := l.at.piece.Get()
 		e.scale, e.nextScale = e.Var(e.scaleAt(piece)), e.Var(e.scaleAt(e.there(e.nextPiece(piece))))
 	}
-	e.For(e.Int(0), e.Int(e.steps), 1, func(step kernel.V) {
-		multiply(l, e.Cmp(kernel.LT, e.Add(step, e.Int(1)), e.Int(e.steps)))
-		e.endOfStage(l.at, step)
+	n := 1 // stages at a time
+	if e.pair {
+		n = e.per
+	}
+	e.For(e.Int(0), e.Int(e.steps), n, func(step kernel.V) {
+		more := e.Cmp(kernel.LT, e.Add(step, e.Int(n)), e.Int(e.steps))
+		if e.together {
+			e.multiplyTogether(l, n, more)
+		} else {
+			e.multiplyStage(l, more)
+		}
+		for range n - 1 {
+			e.next(l.at)
+		}
+		e.endOfStage(l.at, e.Add(step, e.Int(n-1)))
 	})
 	e.WaitCopies(0)
 }

@@ -234,7 +234,11 @@ func TestGemm(t *testing.T) {
 				f(t)
 			})
 		}
-		for _, k := range []int{384, 1152} {
+		depths := []int{384, 1152}
+		if onGPU != nil {
+			depths = append(depths, 4096)
+		}
+		for _, k := range depths {
 			for _, name := range []string{"bf16", "w8"} {
 				use(fmt.Sprintf("%s/%d", name, k), func(t *testing.T) { rowsAlone(t, chip, name, 65, 130, k) })
 			}
