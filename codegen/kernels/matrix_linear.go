@@ -63,7 +63,7 @@ func lowerMatrixBlockLinear(l Lowering, o *ir.Op) error {
 	x, w := dims(o.Args[0]), dims(o.Args[1])
 	p := matrixLaunch{m: x[0], groups: 1}
 	p.weights(l, w[0], o.Args[1])
-	p.x = p.activations(l, l.Buf(o.Args[0]), x[0], powerOf2(x[0]), o.Int("act_block"))
+	p.activations(l, l.Buf(o.Args[0]), powerOf2(x[0]), o.Int("act_block"))
 	p.results(l, o)
 	p.launch(l)
 	return nil
@@ -76,11 +76,11 @@ func lowerMatrixExpert(l Lowering, o *ir.Op) error {
 	a := l.Scratch(ir.BF16, m*inner)
 	gate := matrixLaunch{m: m, groups: 1, y: []Ref{a}, swiglu: &matrixSwiGLU{weight: l.Buf(o.Args[4]), limit: o.Float("limit")}}
 	gate.weights(l, inner, o.Args[1], o.Args[2])
-	gate.x = gate.activations(l, l.Buf(o.Args[0]), m, powerOf2(m), o.Int("act_block"))
+	gate.activations(l, l.Buf(o.Args[0]), powerOf2(m), o.Int("act_block"))
 	gate.launch(l)
 	down := matrixLaunch{m: m, groups: 1, y: []Ref{l.Buf(o.Results[0])}}
 	down.weights(l, d, o.Args[3])
-	down.x = down.activations(l, a, m, powerOf2(m), expertActBlock)
+	down.activations(l, a, powerOf2(m), expertActBlock)
 	down.launch(l)
 	return nil
 }
@@ -98,6 +98,7 @@ func powerOf2(n int) int {
 type matrixLaunch struct {
 	matrixProduct
 	x               matrixOperand
+	unrounded       bool  // x is still to be rounded
 	codesOf, scales []Ref // the weights, by product
 	m               int
 	groups          int // products side by side, as in matProduct
@@ -142,9 +143,7 @@ func (p *matrixLaunch) launch(l Lowering) {
 	p.shape(p.m, p.groups)
 	p.choose(l)
 	spec := fmt.Sprintf("%s groups%d cuts%v", p.spec(), p.groups, p.cuts)
-	if p.gemm != nil && p.gemm.together {
-		p.x.x = p.orderX(l, p.x.x, p.m*p.groups)
-	}
+	p.arrange(l)
 	in := []Ref{p.x.x}
 	if p.codes {
 		in = append(in, p.x.scales)

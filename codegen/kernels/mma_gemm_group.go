@@ -19,13 +19,13 @@ import (
 // orderRun is how many k of x a lane of orderX brings into order: four vectors.
 const orderRun = 4 * matrixRun
 
-// orderX writes x in the order of multiplyTogether. Of each orderRun k of a product with
+// orderX writes n elements of x in the order of multiplyTogether. Of each orderRun k of a product with
 // bf16 w, lane g of a row has vector g, and the instructions take words 0 and 1 of all
 // lanes, then words 2 and 3: vector i of the result is word i of the four. With 8-bit w a
-// lane has two vectors that follow each other, of twice as many k.
-func (p *matrixProduct) orderX(l Lowering, x Ref, rows int) Ref {
+// lane has two vectors that follow each other, of twice as many k: vectors says so.
+func orderX(l Lowering, x Ref, n, vectors int) Ref {
 	t := l.Target()
-	y, runs, vectors := l.Scratch(ir.BF16, rows*p.depth), rows*p.depth/orderRun, p.run()/matrixRun
+	y, runs := l.Scratch(ir.BF16, n), n/orderRun
 	l.Launch(Launch{
 		Name: "order_rows", Spec: fmt.Sprintf("vectors%d", vectors), Grid: ceilDiv(runs, t.Lanes), Work: int64(runs * orderRun),
 		In: []Ref{x}, Out: []Ref{y}, Ints: []int{runs},
@@ -48,6 +48,13 @@ func (p *matrixProduct) orderX(l Lowering, x Ref, rows int) Ref {
 		},
 	})
 	return y
+}
+
+// orderedPlace is where orderX has the word of elements i and i+1.
+func orderedPlace(k *kernel.K, i kernel.V, vectors int) kernel.V {
+	in := k.URem(i, k.Int(vectors*orderRun))
+	lane, element := k.UDiv(in, k.Int(vectors*matrixRun)), k.URem(in, k.Int(vectors*matrixRun))
+	return k.Add(k.Sub(i, in), k.Add(k.Mul(element, k.Int(lanesPerRow)), k.Mul(lane, k.Int(2))))
 }
 
 // operandsOf are the warp's rows of w in a stage, of each vector of x.
