@@ -29,6 +29,8 @@ type gemmTile struct {
 	// Four warps multiply together, each 16 rows of w with all rows of x.
 	together bool
 	pair     bool
+	pairs    bool // K is gone through by pairs of waves
+	resident int  // groups that run on a processor at a time, if not one
 	// What a tile takes, by format of w; with none it is not for that format.
 	bf16, fp8 gemmTime
 }
@@ -95,7 +97,7 @@ func (p *matrixProduct) shapeMany(m, groups int) {
 }
 
 func (g *gemmTile) spec() string {
-	return fmt.Sprintf(" gemm%v%v stages%d deep%d totals%v late%v together%v pair%v", g.across, g.units, g.stages, g.deep, g.totals, g.late, g.together, g.pair)
+	return fmt.Sprintf(" gemm%v%v stages%d deep%d totals%v late%v together%v pair%v pairs%v resident%d", g.across, g.units, g.stages, g.deep, g.totals, g.late, g.together, g.pair, g.pairs, g.resident)
 }
 
 // rowsOf are the rows of w, of all products, and of x of the group's tile.
@@ -160,6 +162,9 @@ func (e *gemm) poolBytes() int {
 	if e.totals {
 		n += 4 * e.rowsW * e.rowsX
 	}
+	if e.pairs {
+		n += e.rowsW * e.scaleRow()
+	}
 	return max(n, 4*e.rowsX*(e.rowsW+gemmGap))
 }
 
@@ -168,12 +173,12 @@ func (e *gemm) poolBytes() int {
 // shared memory than there is, or what lanes copy at once or a warp multiplies is of several products, or of
 // blocks with scales of their own.
 func (e *gemm) refuses() bool {
-	if e.together && (!e.t.Warpgroups() || e.xRow != blockBytes) {
+	if e.together && (!e.t.Warpgroups() || e.xRow != blockBytes && !e.pairs) {
 		return true
 	}
 	perProduct, rowsAtOnce := e.rowsW/e.products, e.t.Lanes/(lanesPerRow*e.deep)
 	return e.poolBytes() > gemmShared || e.per == 0 || perProduct%rowsAtOnce != 0 || perProduct%(e.units[0]*target.MatrixTile) != 0 ||
-		e.w != ir.BF16 && e.block[0]%(e.units[0]*target.MatrixTile) != 0
+		e.w != ir.BF16 && !e.pairs && e.block[0]%(e.units[0]*target.MatrixTile) != 0
 }
 
 // multiplyMany is multiply for many rows.
@@ -186,7 +191,14 @@ func (p *matrixProduct) multiplyMany(k *kernel.K, x matrixRows, ws []matrixWeigh
 	e.addresses()
 	e.acc = e.zeros()
 	e.part = e.acc
-	if e.w != ir.BF16 {
+	switch {
+	case e.pairs:
+		e.part = append(e.zeros(), e.zeros()...)
+		k.Resident(max(1, e.resident))
+		e.sumWaves()
+		e.finish(done)
+		return
+	case e.w != ir.BF16:
 		e.part = e.zeros()
 	}
 	if !e.totals {

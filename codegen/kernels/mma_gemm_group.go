@@ -19,6 +19,10 @@ import (
 // orderRun is how many k of x a lane of orderX brings into order: four vectors.
 const orderRun = 4 * matrixRun
 
+// maxVectors is how many vectors of x a lane has for one of e2m1 codes, which become bf16
+// in the order of kernel.K.BF16Apart.
+const maxVectors = 4
+
 // orderX writes n elements of x in the order of multiplyTogether. Of each orderRun k of a product with
 // bf16 w, lane g of a row has vector g, and the instructions take words 0 and 1 of all
 // lanes, then words 2 and 3: vector i of the result is word i of the four. With 8-bit w a
@@ -35,7 +39,11 @@ func orderX(l Lowering, x Ref, n, vectors int) Ref {
 				from := k.Add(k.Mul(k.UDiv(i, k.Int(vectors)), k.Int(vectors*orderRun)), k.Mul(k.URem(i, k.Int(vectors)), k.Int(matrixRun)))
 				var lanes []kernel.Vec
 				for g := range lanesPerRow {
-					lanes = append(lanes, b[0].LoadVec(k.Add(from, k.Int(g*vectors*matrixRun)), matrixRun))
+					v := b[0].LoadVec(k.Add(from, k.Int(g*vectors*matrixRun)), matrixRun)
+					if vectors == maxVectors {
+						v = k.BF16Apart(v)
+					}
+					lanes = append(lanes, v)
 				}
 				for word := range lanesPerRow {
 					var out []kernel.V

@@ -25,6 +25,12 @@ func (e *gemm) next(p gemmPlace) {
 
 // nextPiece is the piece behind one: the wave's next, or the next wave's first.
 func (e *gemm) nextPiece(piece kernel.V) kernel.V {
+	if e.pairs { // the other wave's, or behind that the first wave's next
+		next := e.Add(piece, e.Int(e.unit.waves-1))
+		over := e.Cmp(kernel.GE, next, e.Int(e.chunks))
+		next = e.Select(over, e.Add(e.And(piece, e.Int(e.unit.waves-1)), e.Int(1)), next)
+		return e.Select(e.Cmp(kernel.EQ, e.And(piece, e.Int(1)), e.Int(0)), e.Add(piece, e.Int(1)), next)
+	}
 	next := e.Add(piece, e.Int(e.unit.waves))
 	over := e.Cmp(kernel.GE, next, e.Int(e.chunks))
 	return e.Select(over, e.Add(e.And(piece, e.Int(e.unit.waves-1)), e.Int(1)), next)

@@ -234,12 +234,16 @@ func perfRows() []perfRow {
 				}})
 		}
 	}
-	for _, t := range []int{1, 4, 16} {
+	for _, t := range []int{1, 4, 16, 128, 512, 2048} {
 		const e, d, inner, k = 256, 4096, 2048, 6
+		copies := 20
+		if t > 16 {
+			copies = 4
+		}
 		// As many experts as random ids hit, on average.
 		hit := float64(e) * (1 - math.Pow(1-float64(k)/e, float64(t)))
 		bytes := int64(hit * 3 * d * inner * (0.5 + 1.0/32))
-		rows = append(rows, perfRow{name: fmt.Sprintf("experts/T%d", t), copies: 20, cold: true, bytes: bytes, flops: 2 * 3 * int64(t) * k * d * inner, add: func(g *perfGraph) {
+		rows = append(rows, perfRow{name: fmt.Sprintf("experts/T%d", t), copies: copies, cold: true, bytes: bytes, flops: 2 * 3 * int64(t) * k * d * inner, add: func(g *perfGraph) {
 			w := func(name string, n, k int) *ir.Value { return g.scaled("", name, ir.F4E2M1, 1, 32, e, n, k) }
 			g.add("moe_experts", ir.A("limit", 10.0, "act_block", 128), g.turn("x", ir.BF16, t, d), w("w1", inner, d), w("w3", inner, d), w("w2", d, inner),
 				g.idsBelow(e, "ids", t, k), g.turn("weights", ir.F32, t, k))
