@@ -178,7 +178,13 @@ func (p *matrixLaunch) body(k *kernel.K, b []*kernel.Buf, m, strip kernel.V) {
 	colTile, group, m0 := k.Group(), k.Int(0), k.Int(0)
 	if !p.streams() { // those have one tile for all rows
 		rowTiles := k.UDiv(k.Add(m, k.Int(p.tileRows()-1)), k.Int(p.tileRows()))
-		colTile, m0 = k.UDiv(k.Group(), rowTiles), k.Mul(k.URem(k.Group(), rowTiles), k.Int(p.tileRows()))
+		var rowTile kernel.V
+		if p.gemm != nil && p.gemm.together {
+			colTile, rowTile = p.tileInBlocks(k, rowTiles)
+		} else {
+			colTile, rowTile = k.UDiv(k.Group(), rowTiles), k.URem(k.Group(), rowTiles)
+		}
+		m0 = k.Mul(rowTile, k.Int(p.tileRows()))
 	}
 	if p.groups > 1 {
 		group, colTile = k.UDiv(colTile, k.Int(p.colTiles())), k.URem(colTile, k.Int(p.colTiles()))
@@ -214,6 +220,24 @@ func (p *matrixLaunch) body(k *kernel.K, b []*kernel.Buf, m, strip kernel.V) {
 			p.store(k, b, k.Add(k.Mul(row, k.Int(p.groups)), group), col, y)
 		})
 	})
+}
+
+// mostRowTiles is how many tiles of rows of x are in a block of tiles: as many groups as
+// run at a time read about as much of w then as of x, which is the least of both.
+const mostRowTiles = 12
+
+// tileInBlocks is the group's tile where tiles of one weight row follow each other in
+// blocks of rows of x only, which are as long as each other or one tile shorter.
+func (p *matrixLaunch) tileInBlocks(k *kernel.K, rowTiles kernel.V) (colTile, rowTile kernel.V) {
+	up := func(x, y kernel.V) kernel.V { return k.UDiv(k.Add(x, k.Sub(y, k.Int(1))), y) }
+	rows := up(rowTiles, up(rowTiles, k.Int(mostRowTiles)))
+	cols := k.Int(p.colTiles() * p.groups)
+	block := k.UDiv(k.Group(), k.Mul(rows, cols))
+	first := k.Mul(block, rows)
+	left := k.Sub(rowTiles, first)
+	in := k.Sub(k.Group(), k.Mul(first, cols))
+	rows = k.Select(k.Cmp(kernel.LT, left, rows), left, rows)
+	return k.UDiv(in, rows), k.Add(first, k.URem(in, rows))
 }
 
 // swigluOfSums is SwiGLU of two products, each rounded to bf16.

@@ -45,14 +45,13 @@ var gemmTiles = []gemmTile{
 	{across: [2]int{2, 4}, units: [2]int{4, 8}, stages: 4, deep: 1, totals: true, bf16: gemmTime{93, 96}},
 	{across: [2]int{4, 2}, units: [2]int{2, 8}, stages: 3, deep: 2, late: true, bf16: gemmTime{53, 53}},
 	{across: [2]int{4, 2}, units: [2]int{2, 8}, stages: 3, deep: 2, totals: true, late: true, fp8: gemmTime{70, 70}},
-	{across: [2]int{8, 1}, units: [2]int{1, 16}, stages: 5, deep: 2, together: true, bf16: gemmTime{30, 30}},
-	{across: [2]int{8, 1}, units: [2]int{1, 16}, stages: 5, deep: 2, together: true, pair: true, bf16: gemmTime{30, 30}},
-	{across: [2]int{8, 1}, units: [2]int{1, 24}, stages: 4, deep: 2, together: true, bf16: gemmTime{60, 60}},
-	{across: [2]int{8, 1}, units: [2]int{1, 20}, stages: 4, deep: 2, together: true, bf16: gemmTime{60, 60}},
-	{across: [2]int{8, 1}, units: [2]int{1, 12}, stages: 6, deep: 1, together: true, fp8: gemmTime{25, 25}},
+	{across: [2]int{8, 1}, units: [2]int{1, 16}, stages: 5, deep: 2, together: true, pair: true, bf16: gemmTime{32, 32}},
+	{across: [2]int{8, 1}, units: [2]int{1, 16}, stages: 6, deep: 2, together: true, pair: true, bf16: gemmTime{33, 33}},
+	{across: [2]int{8, 1}, units: [2]int{1, 24}, stages: 4, deep: 2, together: true, pair: true, bf16: gemmTime{60, 60}},
+	{across: [2]int{8, 1}, units: [2]int{1, 20}, stages: 5, deep: 2, together: true, pair: true, bf16: gemmTime{60, 60}},
 	{across: [2]int{8, 1}, units: [2]int{1, 12}, stages: 6, deep: 1, together: true, pair: true, fp8: gemmTime{25, 25}},
-	{across: [2]int{8, 1}, units: [2]int{1, 16}, stages: 5, deep: 1, together: true, totals: true, fp8: gemmTime{40, 40}},
-	{across: [2]int{8, 1}, units: [2]int{1, 16}, stages: 5, deep: 1, together: true, fp8: gemmTime{41, 41}},
+	{across: [2]int{8, 1}, units: [2]int{1, 16}, stages: 5, deep: 1, together: true, pair: true, totals: true, fp8: gemmTime{40, 40}},
+	{across: [2]int{8, 1}, units: [2]int{1, 16}, stages: 6, deep: 1, together: true, pair: true, fp8: gemmTime{41, 41}},
 }
 
 // matrixTileTime is what matrixTile's tiles of 64 rows of x and 32 of w take, by whether w

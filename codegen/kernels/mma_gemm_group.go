@@ -16,7 +16,7 @@ import (
 //
 // On the chip wgmma's sums have the bits of mma.sync's (TestGroupBits).
 
-// orderRun is how many k of x a lane of orderX brings into order: four vectors.
+// orderRun is how many k of x orderX brings into order together: four vectors.
 const orderRun = 4 * matrixRun
 
 // maxVectors is how many vectors of x a lane has for one of e2m1 codes, which become bf16
@@ -29,33 +29,45 @@ const maxVectors = 4
 // lane has two vectors that follow each other, of twice as many k: vectors says so.
 func orderX(l Lowering, x Ref, n, vectors int) Ref {
 	t := l.Target()
-	y, runs := l.Scratch(ir.BF16, n), n/orderRun
+	y := l.Scratch(ir.BF16, n)
 	l.Launch(Launch{
-		Name: "order_rows", Spec: fmt.Sprintf("vectors%d", vectors), Grid: ceilDiv(runs, t.Lanes), Work: int64(runs * orderRun),
-		In: []Ref{x}, Out: []Ref{y}, Ints: []int{runs},
+		Name: "order_rows", Spec: fmt.Sprintf("vectors%d", vectors), Grid: ceilDiv(n, t.Lanes*matrixRun), Work: int64(n),
+		In: []Ref{x}, Out: []Ref{y}, Ints: []int{n / matrixRun},
 		Body: func(k *kernel.K, b []*kernel.Buf, ints []kernel.V) {
 			i := k.Add(k.Mul(k.Group(), k.Int(t.Lanes)), k.Lane())
-			k.If(k.Cmp(kernel.LT, i, ints[0]), func() {
-				from := k.Add(k.Mul(k.UDiv(i, k.Int(vectors)), k.Int(vectors*orderRun)), k.Mul(k.URem(i, k.Int(vectors)), k.Int(matrixRun)))
-				var lanes []kernel.Vec
-				for g := range lanesPerRow {
-					v := b[0].LoadVec(k.Add(from, k.Int(g*vectors*matrixRun)), matrixRun)
-					if vectors == maxVectors {
-						v = k.BF16Apart(v)
-					}
-					lanes = append(lanes, v)
-				}
-				for word := range lanesPerRow {
-					var out []kernel.V
-					for _, v := range lanes {
-						out = append(out, k.At(v, word))
-					}
-					b[1].StoreVec(k.Add(k.Mul(i, k.Int(orderRun)), k.Int(word*matrixRun)), k.MakeVec(out...))
-				}
-			})
+			in := k.Cmp(kernel.LT, i, ints[0])
+			v := b[0].LoadVecIf(in, k.Mul(i, k.Int(matrixRun)), matrixRun)
+			if vectors == maxVectors {
+				v = k.BF16Apart(v)
+			}
+			of := k.URem(i, k.Int(lanesPerRow*vectors))
+			lane, vector := k.UDiv(of, k.Int(vectors)), k.URem(of, k.Int(vectors))
+			v = transposed(k, v, lane, vectors)
+			to := k.Add(k.Sub(i, of), k.Add(k.Mul(vector, k.Int(lanesPerRow)), lane))
+			k.If(in, func() { b[1].StoreVec(k.Mul(to, k.Int(matrixRun)), v) })
 		},
 	})
 	return y
+}
+
+// transposed has lane i of four, as many lanes apart as stride, have word i of each.
+func transposed(k *kernel.K, v kernel.Vec, lane kernel.V, stride int) kernel.Vec {
+	words := make([]kernel.V, lanesPerRow)
+	for i := range words {
+		words[i] = k.At(v, i)
+	}
+	for bit := 1; bit < lanesPerRow; bit *= 2 {
+		upper := k.Cmp(kernel.NE, k.And(lane, k.Int(bit)), k.Int(0))
+		for i := range words {
+			if i&bit != 0 {
+				continue
+			}
+			// A lane keeps one of two words, and gives the other for the one like it.
+			got := k.LaneXor(k.Select(upper, words[i], words[i|bit]), bit*stride)
+			words[i], words[i|bit] = k.Select(upper, got, words[i]), k.Select(upper, words[i|bit], got)
+		}
+	}
+	return k.MakeVec(words...)
 }
 
 // orderedPlace is where orderX has the word of elements i and i+1.

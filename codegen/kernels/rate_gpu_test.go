@@ -28,7 +28,7 @@ const rateProcessors, rateWords = 132, 1 << 16
 
 // rates are mma.sync, with sums as large as registers hold in one group on a processor or
 // as two of them do, and the products of four warps together as mma_gemm_group.go has
-// them, of so many columns, with A in registers and in shared memory.
+// them, of so many columns.
 func rates() []rate {
 	var list []rate
 	for _, s := range []struct{ rows, cols, resident int }{{4, 8, 1}, {2, 8, 2}} {
@@ -41,9 +41,7 @@ func rates() []rate {
 	for _, n := range []int{96, 128, 192, 256} {
 		const turns, steps = 512, 4
 		flops := int64(2 * turns * steps * 2 * 64 * n * 16)
-		list = append(list,
-			rate{fmt.Sprintf("wgmma_registers_n%d", n), rateProcessors, flops, func(k *kernel.K, x, y *kernel.Buf) { rateHeld(k, x, y, n, steps, turns) }},
-			rate{fmt.Sprintf("wgmma_shared_n%d", n), rateProcessors, flops, func(k *kernel.K, x, y *kernel.Buf) { rateShared(k, x, y, n, steps, turns) }})
+		list = append(list, rate{fmt.Sprintf("wgmma_n%d", n), rateProcessors, flops, func(k *kernel.K, x, y *kernel.Buf) { rateHeld(k, x, y, n, steps, turns) }})
 	}
 	return list
 }
@@ -121,23 +119,6 @@ func rateHeld(k *kernel.K, x, y *kernel.Buf, n, steps, turns int) {
 			old = append(old, v.Get())
 		}
 		for i, v := range k.WaitGroupMMA(0, k.AddGroupMMA(old, a, b, at))[0] {
-			sums[0][i].Set(v)
-		}
-	})
-	rateStore(k, y, sums)
-}
-
-// rateShared does not add from one turn to the next: that is a plain sum of the lanes'.
-func rateShared(k *kernel.K, x, y *kernel.Buf, n, steps, turns int) {
-	pool := ratePool(k, x, (n+128)*128)
-	sums := rateZeros(k, 1, n/8)
-	c := kernel.GroupChain{B: pool.SharedMatrix(k.Int(128*128), 1024)}
-	c.A = pool.SharedMatrix(k.Mul(k.UDiv(k.Wave(), k.Int(4)), k.Int(64*128)), 1024)
-	for i := range steps {
-		c.Steps = append(c.Steps, [2]int{32 * i, 32 * i})
-	}
-	k.For(k.Int(0), k.Int(turns), 1, func(kernel.V) {
-		for i, v := range k.WaitGroupMMA(0, k.StartGroupMMA(n, c))[0] {
 			sums[0][i].Set(v)
 		}
 	})

@@ -243,6 +243,11 @@ func TestGemm(t *testing.T) {
 				use(fmt.Sprintf("%s/%d", name, k), func(t *testing.T) { rowsAlone(t, chip, name, 65, 130, k) })
 			}
 		}
+		if onGPU != nil { // several blocks of tiles
+			for _, name := range []string{"bf16", "w8"} {
+				use(name+"/blocks", func(t *testing.T) { rowsAlone(t, chip, name, 4000, 300, 256) })
+			}
+		}
 		for _, op := range []string{"linear", "linear3", "grouped_linear", "block_linear", "split_linear", "expert"} {
 			def, err := ir.Lookup(op)
 			if err != nil {
