@@ -267,6 +267,12 @@ func perfRows() []perfRow {
 			g.add("block_linear", ir.A("act_block", 128), g.turn("x", ir.BF16, t, n), g.scaled(fmt.Sprintf("%d.", g.count%2), "w", ir.F8E4M3, 128, 128, n, n))
 		}})
 	}
+	for _, t := range []int{512, 4096} { // few tiles, so that what comes before them tells
+		const n, k = 128, 4096
+		rows = append(rows, perfRow{name: fmt.Sprintf("gemm/bf16/%dx%d/T%d", n, k, t), copies: 10, flops: 2 * int64(t) * n * k, bytes: 2 * int64(n*k+n*t+k*t), add: func(g *perfGraph) {
+			g.add("linear", nil, g.turn("x", ir.BF16, t, k), g.turn("w", ir.BF16, n, k))
+		}})
+	}
 	return rows
 }
 

@@ -179,9 +179,15 @@ func TestWarpRowsAlone(t *testing.T) {
 	if onGPU != nil { // with all tiles of many rows
 		shapes = append(shapes, [3]int{300, 520, 4096}, [3]int{1000, 4096, 1024}, [3]int{513, 2100, 7168}, [3]int{512, 4096, 512})
 	}
-	for _, s := range shapes {
-		for _, name := range []string{"bf16", "w8", "w4"} {
-			t.Run(fmt.Sprintf("%s/%dx%dx%d", name, s[0], s[1], s[2]), func(t *testing.T) { rowsAlone(t, "sm_90", name, s[0], s[1], s[2]) })
+	chips := []string{"sm_90"}
+	if onGPU != nil { // TestGemm has those of warps together, of which simulated ones are slow
+		chips = append(chips, "sm_90a")
+	}
+	for _, chip := range chips {
+		for _, s := range shapes {
+			for _, name := range []string{"bf16", "w8", "w4"} {
+				t.Run(fmt.Sprintf("%s/%s/%dx%dx%d", chip, name, s[0], s[1], s[2]), func(t *testing.T) { rowsAlone(t, chip, name, s[0], s[1], s[2]) })
+			}
 		}
 	}
 }
