@@ -20,6 +20,7 @@ func lowerMatrixMoE(l Lowering, o *ir.Op) error {
 	gate := matrixRouted{routing: r, perToken: true, limit: o.Float("limit")}
 	gate.weights(l, inner, o.Args[1], o.Args[2])
 	gate.x = gate.activations(l, l.Buf(o.Args[0]), r.tokens, r.rowsRead(1), o.Int("act_block"))
+	gate.order(l, r.tokens)
 	gate.launch(l, a)
 
 	down := matrixRouted{routing: r}
@@ -39,6 +40,7 @@ func lowerMatrixMoE(l Lowering, o *ir.Op) error {
 		return nil
 	}
 	y := l.Scratch(ir.BF16, pairs*d)
+	down.order(l, pairs)
 	down.launch(l, y)
 	sumPairs(l, r, y, shared, l.Buf(o.Results[0]), d)
 	return nil
@@ -75,6 +77,9 @@ func (p *matrixRouted) weights(l Lowering, n int, ws ...*ir.Value) {
 	for _, w := range ws {
 		maps.Copy(p.touched, expertWeightOf(l, w, p.tokens*p.choices).touched)
 	}
+	if p.withExperts(p.size()) {
+		return
+	}
 	u := unitOf(p.t)
 	p.matrixProduct.rows, p.alike = ceilDiv(p.size(), u.cols), p.single()
 	switch { // single tiles are bound by reading w
@@ -89,6 +94,13 @@ func (p *matrixRouted) weights(l Lowering, n int, ws ...*ir.Value) {
 		p.cols = max(1, min(4, n/1024))
 	}
 	p.cols = max(1, p.cols/len(ws))
+}
+
+// order brings x, of so many rows, in the order that the tile takes.
+func (p *matrixRouted) order(l Lowering, rows int) {
+	if p.gemm != nil {
+		p.x.x = orderX(l, p.x.x, rows*p.depth, p.run()/matrixRun)
+	}
 }
 
 // inputs are what a kernel reads, and operandsIn takes them apart again.
@@ -134,7 +146,7 @@ func (p *matrixRouted) launch(l Lowering, y Ref) {
 	}
 	l.Launch(Launch{
 		Name: "matrix_experts", Spec: fmt.Sprintf("%s %s limit%g", p.matrixProduct.spec(), p.routing.spec(), p.limit),
-		Grid: p.tiles * p.colTiles(), Work: macs, Flops: 2 * macs, Pooled: p.streams(), Touched: p.touched,
+		Grid: p.tiles * p.colTiles(), Work: macs, Flops: 2 * macs, Pooled: p.streams() || p.gemm != nil, Touched: p.touched,
 		In: append(p.inputs(), p.operands()...), Out: []Ref{y}, Ints: append(numbers, p.stripArg()...),
 		Body: func(k *kernel.K, b []*kernel.Buf, ints []kernel.V) {
 			x, ws, scales, b := p.operandsIn(b)

@@ -30,7 +30,7 @@ type matrixStream struct {
 }
 
 // streams reports whether a product runs so.
-func (p *matrixProduct) streams() bool { return unitOf(p.t).mma != nil && p.skinny() }
+func (p *matrixProduct) streams() bool { return unitOf(p.t).mma != nil && p.skinny() && p.gemm == nil }
 
 // steps is how many chunks each of the warps has, and rest how many chunks are left, of
 // which some warps have one more: K's end, if that is no whole chunk, is among them.

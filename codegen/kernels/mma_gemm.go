@@ -26,6 +26,11 @@ type gemmTile struct {
 	deep   int    // vectors of 16 bytes of each lane of a row of w in a stage
 	totals bool   // the sums of waves are added up in shared memory, not in registers
 	late   bool   // the next stage is waited for when this one was read, not before
+	// Four warps multiply together, each 16 rows of w with all rows of x.
+	together bool
+	pair     bool
+	pairs    bool // K is gone through by pairs of waves
+	resident int  // groups that run on a processor at a time, if not one
 	// What a tile takes, by format of w; with none it is not for that format.
 	bf16, fp8 gemmTime
 }
@@ -40,6 +45,13 @@ var gemmTiles = []gemmTile{
 	{across: [2]int{2, 4}, units: [2]int{4, 8}, stages: 4, deep: 1, totals: true, bf16: gemmTime{93, 96}},
 	{across: [2]int{4, 2}, units: [2]int{2, 8}, stages: 3, deep: 2, late: true, bf16: gemmTime{53, 53}},
 	{across: [2]int{4, 2}, units: [2]int{2, 8}, stages: 3, deep: 2, totals: true, late: true, fp8: gemmTime{70, 70}},
+	{across: [2]int{8, 1}, units: [2]int{1, 16}, stages: 5, deep: 2, together: true, pair: true, bf16: gemmTime{32, 32}},
+	{across: [2]int{8, 1}, units: [2]int{1, 16}, stages: 6, deep: 2, together: true, pair: true, bf16: gemmTime{33, 33}},
+	{across: [2]int{8, 1}, units: [2]int{1, 24}, stages: 4, deep: 2, together: true, pair: true, bf16: gemmTime{60, 60}},
+	{across: [2]int{8, 1}, units: [2]int{1, 20}, stages: 5, deep: 2, together: true, pair: true, bf16: gemmTime{60, 60}},
+	{across: [2]int{8, 1}, units: [2]int{1, 12}, stages: 6, deep: 1, together: true, pair: true, fp8: gemmTime{25, 25}},
+	{across: [2]int{8, 1}, units: [2]int{1, 16}, stages: 5, deep: 1, together: true, pair: true, totals: true, fp8: gemmTime{40, 40}},
+	{across: [2]int{8, 1}, units: [2]int{1, 16}, stages: 6, deep: 1, together: true, pair: true, fp8: gemmTime{41, 41}},
 }
 
 // matrixTileTime is what matrixTile's tiles of 64 rows of x and 32 of w take, by whether w
@@ -84,7 +96,7 @@ func (p *matrixProduct) shapeMany(m, groups int) {
 }
 
 func (g *gemmTile) spec() string {
-	return fmt.Sprintf(" gemm%v%v stages%d deep%d totals%v late%v", g.across, g.units, g.stages, g.deep, g.totals, g.late)
+	return fmt.Sprintf(" gemm%v%v stages%d deep%d totals%v late%v together%v pair%v pairs%v resident%d", g.across, g.units, g.stages, g.deep, g.totals, g.late, g.together, g.pair, g.pairs, g.resident)
 }
 
 // rowsOf are the rows of w, of all products, and of x of the group's tile.
@@ -149,16 +161,23 @@ func (e *gemm) poolBytes() int {
 	if e.totals {
 		n += 4 * e.rowsW * e.rowsX
 	}
+	if e.pairs {
+		n += e.rowsW * e.scaleRow()
+	}
 	return max(n, 4*e.rowsX*(e.rowsW+gemmGap))
 }
 
-// refuses reports that the tile is not for the product: it takes more shared memory than
-// there is, or what lanes copy at once or a warp multiplies is of several products, or of
+// refuses reports that the tile is not for the product: the target has not the
+// instructions, or its rows of x in a stage are not as those read them; it takes more
+// shared memory than there is, or what lanes copy at once or a warp multiplies is of several products, or of
 // blocks with scales of their own.
 func (e *gemm) refuses() bool {
+	if e.together && (!e.t.Warpgroups() || e.xRow != blockBytes && !e.pairs) {
+		return true
+	}
 	perProduct, rowsAtOnce := e.rowsW/e.products, e.t.Lanes/(lanesPerRow*e.deep)
 	return e.poolBytes() > gemmShared || e.per == 0 || perProduct%rowsAtOnce != 0 || perProduct%(e.units[0]*target.MatrixTile) != 0 ||
-		e.w != ir.BF16 && e.block[0]%(e.units[0]*target.MatrixTile) != 0
+		e.w != ir.BF16 && !e.pairs && e.block[0]%(e.units[0]*target.MatrixTile) != 0
 }
 
 // multiplyMany is multiply for many rows.
@@ -171,7 +190,14 @@ func (p *matrixProduct) multiplyMany(k *kernel.K, x matrixRows, ws []matrixWeigh
 	e.addresses()
 	e.acc = e.zeros()
 	e.part = e.acc
-	if e.w != ir.BF16 {
+	switch {
+	case e.pairs:
+		e.part = append(e.zeros(), e.zeros()...)
+		k.Resident(max(1, e.resident))
+		e.sumWaves()
+		e.finish(done)
+		return
+	case e.w != ir.BF16:
 		e.part = e.zeros()
 	}
 	if !e.totals {

@@ -110,7 +110,8 @@ func (a *assembler) results() int {
 	return a.to.t.lanes()
 }
 
-var wgmmaText = regexp.MustCompile(`^m64n(\d+)k16\.f32\.bf16\.bf16 \{([^}]*)\}, (\w+), (\w+), (\w+), 1, 1, 0, ([01])$`)
+// wgmmaText is a product of a warpgroup with A in memory or, four words, in registers.
+var wgmmaText = regexp.MustCompile(`^m64n(\d+)k16\.f32\.bf16\.bf16 \{([^}]*)\}, (\w+|\{[^}]*\}), (\w+), (\w+), 1, 1, 0(, [01])?$`)
 
 func (a *assembler) statement(s string) (inst, error) {
 	op, rest, _ := strings.Cut(s, " ")
@@ -204,7 +205,11 @@ func (a *assembler) statement(s string) (inst, error) {
 		if err != nil || n%8 != 0 || len(sums) != n/2 {
 			break
 		}
-		p := groupProduct{n: n, across: m[6] == "1"}
+		held := strings.HasPrefix(m[3], "{")
+		if held == (m[6] != "") { // only of a matrix in memory it says which way it lies
+			break
+		}
+		p := groupProduct{n: n, across: m[6] == ", 1"}
 		for _, s := range sums {
 			i, err := strconv.Atoi(strings.TrimPrefix(s, "$"))
 			if err != nil || i >= a.results() {
@@ -214,8 +219,22 @@ func (a *assembler) statement(s string) (inst, error) {
 		}
 		p.to = a.to
 		for i, x := range []*func(w *warp, lane int) uint64{&p.a, &p.b, &p.add} {
+			if i == 0 && held {
+				continue
+			}
 			if *x, err = a.source(m[3+i]); err != nil {
 				return nil, err
+			}
+		}
+		if held {
+			words := strings.Split(strings.Trim(m[3], "{}"), ", ")
+			if len(words) != len(p.held) {
+				break
+			}
+			for i, s := range words {
+				if p.held[i], err = a.source(s); err != nil {
+					return nil, err
+				}
 			}
 		}
 		return p.run, nil

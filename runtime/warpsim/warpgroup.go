@@ -11,6 +11,7 @@ type groupProduct struct {
 	to        operand
 	sums      []int
 	a, b, add func(w *warp, lane int) uint64
+	held      [4]func(w *warp, lane int) uint64 // A's words, without a
 }
 
 // asyncReader is who reads for a matrix product: no lane.
@@ -87,6 +88,9 @@ func (p groupProduct) run(w *warp, active uint32) error {
 	}
 	var d [2]descriptor
 	for i, x := range []func(w *warp, lane int) uint64{p.a, p.b} {
+		if x == nil {
+			continue
+		}
 		bits := x(w, 0)
 		for lane := range Warp {
 			if x(w, lane) != bits {
@@ -116,7 +120,13 @@ func (p groupProduct) run(w *warp, active uint32) error {
 		}
 		return out, nil
 	}
-	a, err := matrix(d[0], w.first/Warp%4*rows, rows, 2)
+	var a [][]float64
+	var err error
+	if p.a != nil {
+		a, err = matrix(d[0], w.first/Warp%4*rows, rows, 2)
+	} else {
+		a = p.heldRows(w, rows, depth)
+	}
 	if err != nil {
 		return err
 	}
@@ -150,4 +160,22 @@ func (p groupProduct) run(w *warp, active uint32) error {
 		}
 	}
 	return nil
+}
+
+// heldRows are the rows of A that the warp's lanes have in registers, as in mma.sync.
+func (p groupProduct) heldRows(w *warp, rows, depth int) [][]float64 {
+	out := make([][]float64, rows)
+	for r := range out {
+		out[r] = make([]float64, depth)
+	}
+	bf16 := &typ{kind: float, bits: 16}
+	for lane := range Warp {
+		for i, word := range p.held {
+			x := word(w, lane)
+			for e := range 2 {
+				out[lane/4+i%2*8][lane%4*2+i/2*8+e] = toFloat(bf16, x>>(16*e)&0xFFFF)
+			}
+		}
+	}
+	return out
 }
