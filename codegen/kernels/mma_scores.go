@@ -62,6 +62,7 @@ func scoreSteps(t, n, perStep int) int {
 type warpScores struct {
 	*kernel.K
 	unit       *matrixUnit
+	together   bool // warpgroups multiply
 	h, d       int
 	keysAre    ir.RowFormat
 	keys       *kernel.Buf
@@ -75,7 +76,9 @@ func (e *warpScores) eights() int { return ceilDiv(e.h, target.MMACols) }
 func (e *warpScores) runs() int   { return e.d / codeRun }
 
 // kept reports whether registers hold q.
-func (e *warpScores) kept() bool { return e.eights()*e.runs()*matrixRun/2 <= maxScoreQueries }
+func (e *warpScores) kept() bool {
+	return !e.together && e.eights()*e.runs()*matrixRun/2 <= maxScoreQueries
+}
 
 // wide reports whether lanes read their codes of a row's piece in one vector.
 func (e *warpScores) wide() bool {
@@ -99,6 +102,7 @@ func (e *warpScores) clamp(head kernel.V) kernel.V {
 // share brings q to shared memory, each lane's fragment in one piece. All lanes of the
 // group must get here.
 func (e *warpScores) share(q *kernel.Buf) {
+	e.shared = e.Shared(ir.BF16, e.eights()*target.MMACols*e.d)
 	lanes := e.T.Wave
 	for j := range e.runs() {
 		e.Lanes(e.Int(e.eights()*lanes), func(i kernel.V) {
@@ -112,7 +116,7 @@ func (e *warpScores) share(q *kernel.Buf) {
 	e.Barrier()
 }
 
-// load reads the heads' weights, and q if registers hold it.
+// load reads the heads' weights and q. All lanes of the group must get here.
 func (e *warpScores) load(q, w *kernel.Buf) {
 	for i := range e.eights() {
 		head := e.Add(e.Mul(e.group, e.Int(2)), e.Int(i*target.MMACols))
@@ -127,7 +131,12 @@ func (e *warpScores) load(q, w *kernel.Buf) {
 		}
 		e.mask = append(e.mask, mask)
 	}
-	if !e.kept() {
+	switch {
+	case e.together:
+		e.shareRows(q)
+		return
+	case !e.kept():
+		e.share(q)
 		return
 	}
 	e.q = make([][]kernel.Vec, e.eights())
@@ -225,10 +234,7 @@ func (e *warpScores) decode(rows [][]kernel.Vec) [][]kernel.Vec {
 
 // scores are those of the lane's two keys.
 func (e *warpScores) scores(keys [][]kernel.Vec) []kernel.V {
-	const one = 0x3F80
-	ones := e.MakeVec(e.Int32(one<<16|one), e.Int32(one<<16|one))
-	total := e.ZeroVec(kernel.F32, target.ResultRun)
-	var x [][]kernel.V // by eight and key
+	var weighted [][]kernel.V // by eight and key
 	for from := 0; from < e.eights(); from += scoreChains {
 		sums := make([]kernel.Vec, min(scoreChains, e.eights()-from))
 		for i := range sums {
@@ -240,23 +246,36 @@ func (e *warpScores) scores(keys [][]kernel.Vec) []kernel.V {
 			}
 		}
 		for i, s := range sums {
-			words := make([]kernel.V, e.unit.rows)
-			for r := range words {
-				words[r] = e.MulBF16(e.ReluBF16(e.At(s, 2*r), e.At(s, 2*r+1)), e.w[from+i])
-				if (from+i+1)*target.MMACols > e.h {
-					words[r] = e.And(words[r], e.mask[from+i])
-				}
-			}
-			x = append(x, words)
+			weighted = append(weighted, e.weigh(from+i, s))
 		}
 	}
+	return e.total(weighted)
+}
+
+// weigh is what heads of eight i give the lane's keys, two heads to a word.
+func (e *warpScores) weigh(i int, products kernel.Vec) []kernel.V {
+	words := make([]kernel.V, e.unit.rows)
+	for r := range words {
+		words[r] = e.MulBF16(e.ReluBF16(e.At(products, 2*r), e.At(products, 2*r+1)), e.w[i])
+		if (i+1)*target.MMACols > e.h {
+			words[r] = e.And(words[r], e.mask[i])
+		}
+	}
+	return words
+}
+
+// total adds what all heads give, of each eight and key.
+func (e *warpScores) total(x [][]kernel.V) []kernel.V {
+	const one = 0x3F80
+	ones := e.MakeVec(e.Int32(one<<16|one), e.Int32(one<<16|one))
 	if len(x)%2 > 0 {
 		x = append(x, []kernel.V{e.Int32(0), e.Int32(0)})
 	}
+	sum := e.ZeroVec(kernel.F32, target.ResultRun)
 	for i := 0; i < len(x); i += 2 {
-		total = e.WarpMMA(e.unit.mma, e.MakeVec(x[i][0], x[i][1], x[i+1][0], x[i+1][1]), ones, total)
+		sum = e.WarpMMA(e.unit.mma, e.MakeVec(x[i][0], x[i][1], x[i+1][0], x[i+1][1]), ones, sum)
 	}
-	return []kernel.V{e.At(total, 0), e.At(total, 2)}
+	return []kernel.V{e.At(sum, 0), e.At(sum, 2)}
 }
 
 // lowerWarpScores: one group per token and as many tiles of 16 entries for each of its
@@ -268,16 +287,17 @@ func lowerWarpScores(l Lowering, o *ir.Op) error {
 	perStep := unit.waves * target.MatrixTile
 	steps := scoreSteps(t, n, perStep)
 	keys, format := l.Buf(o.Args[2]), rowsOf(o, 2, d)
+	together := l.Target().Warpgroups() && d%blockElements == 0 && d <= maxGroupDepth && h <= maxGroupHeads
 	macs := int64(t*n*h) * int64(d)
 	l.Launch(Launch{
-		Name: "matrix_scores", Spec: fmt.Sprintf("h%d d%d steps%d%s", h, d, steps, rowSpec(format)), Grid: t * ceilDiv(n, steps*perStep), Work: macs, Flops: 2 * macs,
+		Name: "matrix_scores", Spec: fmt.Sprintf("h%d d%d steps%d together%v%s", h, d, steps, together, rowSpec(format)), Grid: t * ceilDiv(n, steps*perStep), Work: macs, Flops: 2 * macs,
 		In: []Ref{l.Buf(o.Args[0]), l.Buf(o.Args[1]), keys, l.Buf(o.Args[3])}, Out: []Ref{l.Buf(o.Results[0])}, Ints: []int{n},
 		Touched: map[Ref]int64{keys: int64(requests(l, t)*n) * rowBytes(format)},
 		Body: func(k *kernel.K, b []*kernel.Buf, ints []kernel.V) {
 			n := ints[0]
 			chunks := k.UDiv(k.Add(n, k.Int(steps*perStep-1)), k.Int(steps*perStep))
 			token, chunk := k.UDiv(k.Group(), chunks), k.URem(k.Group(), chunks)
-			e := &warpScores{K: k, unit: unit, h: h, d: d, keysAre: format, keys: b[2]}
+			e := &warpScores{K: k, unit: unit, together: together, h: h, d: d, keysAre: format, keys: b[2]}
 			e.sub, e.group = unit.place(k, k.WaveLane())
 			e.tiles(steps, perStep, scoreRows{
 				n: n, from: k.Add(k.Mul(chunk, k.Int(steps*perStep)), k.Mul(k.Wave(), k.Int(target.MatrixTile))),
@@ -308,37 +328,25 @@ func (r scoreRows) store(k *kernel.K, own, entry, score kernel.V) {
 // tiles goes through the warp's tiles, perStep entries apart.
 func (e *warpScores) tiles(steps, perStep int, r scoreRows, q, w *kernel.Buf) {
 	tile := func(step kernel.V) kernel.V { return e.Add(r.from, e.Mul(step, e.Int(perStep))) }
-	// Two tiles at a time: half of the lanes have one of them.
-	pair := func(i int) (kernel.V, kernel.V) {
-		step := e.Add(e.LShr(e.WaveLane(), e.Int(4)), e.Int(2*i))
-		return e.Cmp(kernel.LT, step, e.Int(steps)), e.Add(tile(step), e.And(e.WaveLane(), e.Int(target.MatrixTile-1)))
+	at := func(step kernel.V) (entries, rows []kernel.V) {
+		for i := range e.unit.rows {
+			entry := e.Add(tile(step), e.Add(e.sub, e.Int(i*target.MMACols)))
+			entries, rows = append(entries, entry), append(rows, r.at(e.K, entry))
+		}
+		return entries, rows
 	}
-	// Entries that are not there yet follow those that are: most groups of a long row
-	// have none, and need no q.
-	some := e.Cmp(kernel.LT, e.WaveLane(), e.Int(0))
+	// Entries that are not there yet follow those that are: most groups of a long row have
+	// none, and need no q. Half of the lanes look at a tile.
+	last := e.Int32(0)
 	for i := range ceilDiv(steps, 2) {
-		own, entry := pair(i)
-		some = e.Or(some, e.And(own, e.Cmp(kernel.GE, r.at(e.K, entry), e.Int32(0))))
+		step := e.Add(e.LShr(e.WaveLane(), e.Int(4)), e.Int(2*i))
+		own := e.Cmp(kernel.LT, step, e.Int(steps))
+		row := r.at(e.K, e.Add(tile(step), e.And(e.WaveLane(), e.Int(target.MatrixTile-1))))
+		there := e.And(own, e.Cmp(kernel.GE, row, e.Int32(0)))
+		last = e.Select(there, e.Convert(e.Add(step, e.Int(1)), kernel.I32), last)
 	}
-	if !e.kept() {
-		e.shared = e.Shared(ir.BF16, e.eights()*target.MMACols*e.d)
-		e.If(e.Cmp(kernel.NE, e.Reduce(e.Convert(some, kernel.I32), e.Or), e.Int32(0)), func() { e.share(q) })
-	}
-	any := e.WaveAny(some)
-	e.If(e.Not(any), func() {
-		for i := range ceilDiv(steps, 2) {
-			own, entry := pair(i)
-			r.store(e.K, own, entry, e.Float(math.Inf(-1)))
-		}
-	})
-	e.If(any, func() {
-		at := func(step kernel.V) (entries, rows []kernel.V) {
-			for i := range e.unit.rows {
-				entry := e.Add(tile(step), e.Add(e.sub, e.Int(i*target.MMACols)))
-				entries, rows = append(entries, entry), append(rows, r.at(e.K, entry))
-			}
-			return entries, rows
-		}
+	count := e.Convert(e.Reduce(last, e.Max), kernel.I64) // of the group's tiles that have entries, and those before
+	e.If(e.Cmp(kernel.GT, count, e.Int(0)), func() {
 		// Of the next tile the bytes are under way while one is multiplied, and the rows of
 		// the tile after it.
 		_, first := at(e.Int(0))
@@ -354,30 +362,33 @@ func (e *warpScores) tiles(steps, perStep int, r scoreRows, q, w *kernel.Buf) {
 			bytes = append(bytes, list)
 		}
 		e.load(q, w)
-		e.For(e.Int(0), e.Int(steps), 1, func(step kernel.V) {
+		e.For(e.Int(0), count, 1, func(step kernel.V) {
 			entries, _ := at(step)
 			_, later := at(e.Add(step, e.Int(2)))
-			have, come := make([][]kernel.Vec, len(now)), make([][]kernel.Vec, len(now))
+			have := make([][]kernel.Vec, len(now))
 			there := make([]kernel.V, len(now))
 			for i := range now {
 				there[i] = e.Cmp(kernel.GE, now[i].Get(), e.Int32(0))
-				come[i] = e.fetch(next[i].Get())
+				come := e.fetch(next[i].Get())
 				for j, x := range bytes[i] {
 					have[i] = append(have[i], x.Get())
-					x.Set(come[i][j])
+					x.Set(come[j])
 				}
 				now[i].Set(next[i].Get())
 				next[i].Set(later[i])
 			}
-			score := []*kernel.Var{e.Var(e.Float(math.Inf(-1))), e.Var(e.Float(math.Inf(-1)))}
-			e.If(e.WaveAny(e.Or(there[0], there[1])), func() {
-				for i, total := range e.scores(e.decode(have)) {
-					score[i].Set(e.Select(there[i], total, e.Float(math.Inf(-1))))
-				}
-			})
-			for i := range score {
-				r.store(e.K, e.Cmp(kernel.EQ, e.group, e.Int(0)), entries[i], score[i].Get())
+			multiply := e.scores
+			if e.together {
+				multiply = e.groupScores
+			}
+			for i, total := range multiply(e.decode(have)) {
+				score := e.Select(there[i], total, e.Float(math.Inf(-1)))
+				r.store(e.K, e.Cmp(kernel.EQ, e.group, e.Int(0)), entries[i], score)
 			}
 		})
+	})
+	e.For(count, e.Int(steps), 1, func(step kernel.V) {
+		entry := e.Add(tile(step), e.WaveLane())
+		r.store(e.K, e.Cmp(kernel.LT, e.WaveLane(), e.Int(target.MatrixTile)), entry, e.Float(math.Inf(-1)))
 	})
 }

@@ -102,7 +102,16 @@ func (g *topkFew) bound(most kernel.V) kernel.V {
 			t.Set(g.Select(g.Cmp(kernel.GE, g.WaveSum(reach(try)), share), try, t.Get()))
 		})
 	})
-	return g.Max(g.Reduce(t.Get(), g.Min), g.Int32(lowestKey))
+	// The least of all waves.
+	waves := g.T.Lanes / g.T.Wave
+	shared := g.Shared(ir.I32, waves)
+	g.If(g.Cmp(kernel.EQ, g.WaveLane(), g.Int(0)), func() { shared.Store(g.Wave(), t.Get()) })
+	g.Barrier()
+	least := g.Int32(math.MaxInt16)
+	for i := range waves {
+		least = g.Min(least, shared.Load(g.Int(i)))
+	}
+	return g.Max(least, g.Int32(lowestKey))
 }
 
 // masks has a bit for each number of the lane that is at least that of the key.

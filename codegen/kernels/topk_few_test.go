@@ -68,19 +68,23 @@ func gpuCases(t *testing.T, op string) *cases {
 	return &cases{batch: newBatch(t), r: rand.New(rand.NewPCG(compositeSeed, 13)), def: def}
 }
 
-// TestScoreTiles: scores are the same whatever number of tiles a warp goes through.
+// TestScoreTiles: scores are right whatever number of tiles a warp goes through, and
+// whoever multiplies.
 func TestScoreTiles(t *testing.T) {
 	processors := *kernels.Processors
 	t.Cleanup(func() { *kernels.Processors = processors })
-	for _, *kernels.Processors = range []int{1, 2, 132} {
-		t.Run(fmt.Sprint(*kernels.Processors, " processors"), func(t *testing.T) {
-			c := gpuCases(t, "indexer_scores")
-			const rows, n = 2, 1000
-			for _, s := range []struct{ heads, d int }{{64, 128}, {5, 96}, {64, 256}} {
-				q, w, keys := c.bf16(1, rows, s.heads, s.d), c.bf16(1, rows, s.heads), c.bf16(1, 300, s.d)
-				c.addPacked(nil, indexFormat(s.d), 6*0x1p-126, []int{2}, q, w, keys, c.rows(300, rows, n))
-			}
-			c.run("sm_90")
-		})
+	for _, chip := range []string{"sm_90", "sm_90a"} {
+		for _, *kernels.Processors = range []int{1, 2, 132} {
+			t.Run(fmt.Sprintf("%s/%d processors", chip, *kernels.Processors), func(t *testing.T) {
+				c := gpuCases(t, "indexer_scores")
+				const rows, n = 2, 1000
+				for _, s := range []struct{ heads, d int }{{64, 128}, {5, 96}, {5, 64}, {64, 256}} {
+					q, w, keys := c.bf16(1, rows, s.heads, s.d), c.bf16(1, rows, s.heads), c.bf16(1, 300, s.d)
+					c.add(nil, q, w, keys, c.rows(300, rows, n))
+					c.addPacked(nil, indexFormat(s.d), 6*0x1p-126, []int{2}, q, w, keys, c.rows(300, rows, n))
+				}
+				c.run(chip)
+			})
+		}
 	}
 }

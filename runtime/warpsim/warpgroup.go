@@ -11,6 +11,7 @@ type groupProduct struct {
 	to        operand
 	sums      []int
 	a, b, add func(w *warp, lane int) uint64
+	words     []func(w *warp, lane int) uint64 // instead of a: the lane's of A
 }
 
 // asyncReader is who reads for a matrix product: no lane.
@@ -87,6 +88,9 @@ func (p groupProduct) run(w *warp, active uint32) error {
 	}
 	var d [2]descriptor
 	for i, x := range []func(w *warp, lane int) uint64{p.a, p.b} {
+		if x == nil {
+			continue
+		}
 		bits := x(w, 0)
 		for lane := range Warp {
 			if x(w, lane) != bits {
@@ -116,7 +120,13 @@ func (p groupProduct) run(w *warp, active uint32) error {
 		}
 		return out, nil
 	}
-	a, err := matrix(d[0], w.first/Warp%4*rows, rows, 2)
+	var a [][]float64
+	var err error
+	if p.words == nil {
+		a, err = matrix(d[0], w.first/Warp%4*rows, rows, 2)
+	} else {
+		a = p.rows(w)
+	}
 	if err != nil {
 		return err
 	}
@@ -150,4 +160,22 @@ func (p groupProduct) run(w *warp, active uint32) error {
 		}
 	}
 	return nil
+}
+
+// rows is A of 16 rows that lanes have in registers.
+func (p groupProduct) rows(w *warp) [][]float64 {
+	bf16 := &typ{kind: float, bits: 16}
+	a := make([][]float64, 16)
+	for r := range a {
+		a[r] = make([]float64, 16)
+	}
+	for lane := range Warp {
+		for i, word := range p.words {
+			x := word(w, lane)
+			for half := range 2 {
+				a[lane/4+i%2*8][lane%4*2+half+i/2*8] = toFloat(bf16, x>>(16*half)&0xFFFF)
+			}
+		}
+	}
+	return a
 }
