@@ -10,18 +10,17 @@ import (
 )
 
 // The indexer's scores on NVIDIA's matrix units. A warp multiplies 16 keys, which it
-// decodes in registers, with the heads of a token, eight at a time. It goes through
-// several such tiles, the next one's bytes under way, so that q, which registers hold too
-// if they have room, is read once. The heads' scores are added by products with ones:
-// what a lane has of two eights of heads is what it has of a first operand.
+// decodes in registers, with the heads of a token, eight at a time: q lies in shared memory,
+// each lane's fragment in one piece. It goes through several such tiles, the next one's
+// bytes under way, so that q is read once. The heads' scores are added by products with
+// ones: what a lane has of two eights of heads is what it has of a first operand.
 
 const (
 	// maxWarpQueries bounds the bytes of q in shared memory.
 	maxWarpQueries = 40 << 10
 
-	// maxScoreQueries is how many words of q a lane keeps: a head and element more, and the
-	// lanes read q from shared memory, which takes longer than the products.
-	maxScoreQueries = 128
+	// scoreGroups is how many groups a processor has at a time.
+	scoreGroups = 2
 
 	// scoreChains is how many products of eight heads go on side by side.
 	scoreChains = 4
@@ -51,7 +50,7 @@ func matchWarpScores(o *ir.Op, _ *target.Target) string {
 func scoreSteps(t, n, perStep int) int {
 	best, least := 1, math.MaxInt
 	for s := 1; s <= maxScoreSteps; s++ {
-		if time := ceilDiv(t*ceilDiv(n, s*perStep), processors) * (s + scoreStart); time < least {
+		if time := ceilDiv(t*ceilDiv(n, s*perStep), scoreGroups*processors) * (s + scoreStart); time < least {
 			best, least = s, time
 		}
 	}
@@ -67,18 +66,12 @@ type warpScores struct {
 	keysAre    ir.RowFormat
 	keys       *kernel.Buf
 	sub, group kernel.V
-	shared     *kernel.Buf    // q, if registers have no room
-	q          [][]kernel.Vec // by eight of heads and run
-	w, mask    []kernel.V     // of the lane's two heads of each eight; a nil mask has both
+	shared     *kernel.Buf // q
+	w, mask    []kernel.V  // of the lane's two heads of each eight; a mask if there may be one
 }
 
 func (e *warpScores) eights() int { return ceilDiv(e.h, target.MMACols) }
 func (e *warpScores) runs() int   { return e.d / codeRun }
-
-// kept reports whether registers hold q.
-func (e *warpScores) kept() bool {
-	return !e.together && e.eights()*e.runs()*matrixRun/2 <= maxScoreQueries
-}
 
 // wide reports whether lanes read their codes of a row's piece in one vector.
 func (e *warpScores) wide() bool {
@@ -116,7 +109,7 @@ func (e *warpScores) share(q *kernel.Buf) {
 	e.Barrier()
 }
 
-// load reads the heads' weights and q. All lanes of the group must get here.
+// load reads the heads' weights and shares q. All lanes of the group must get here.
 func (e *warpScores) load(q, w *kernel.Buf) {
 	for i := range e.eights() {
 		head := e.Add(e.Mul(e.group, e.Int(2)), e.Int(i*target.MMACols))
@@ -131,28 +124,15 @@ func (e *warpScores) load(q, w *kernel.Buf) {
 		}
 		e.mask = append(e.mask, mask)
 	}
-	switch {
-	case e.together:
+	if e.together {
 		e.shareRows(q)
-		return
-	case !e.kept():
+	} else {
 		e.share(q)
-		return
-	}
-	e.q = make([][]kernel.Vec, e.eights())
-	for i := range e.q {
-		at := e.Mul(e.clamp(e.Add(e.sub, e.Int(i*target.MMACols))), e.Int(e.d))
-		for j := range e.runs() {
-			e.q[i] = append(e.q[i], e.BF16Apart(q.LoadVec(e.Add(at, e.runAt(e.group, j)), matrixRun)))
-		}
 	}
 }
 
 // queries is the lane's run of a head of eight i.
 func (e *warpScores) queries(i, run int) kernel.Vec {
-	if e.q != nil {
-		return e.q[i][run]
-	}
 	return e.shared.LoadVec(e.Mul(e.Add(e.WaveLane(), e.Int((i*e.runs()+run)*e.T.Wave)), e.Int(matrixRun)), matrixRun)
 }
 
@@ -295,9 +275,21 @@ func lowerWarpScores(l Lowering, o *ir.Op) error {
 		Touched: map[Ref]int64{keys: int64(requests(l, t)*n) * rowBytes(format)},
 		Body: func(k *kernel.K, b []*kernel.Buf, ints []kernel.V) {
 			n := ints[0]
-			chunks := k.UDiv(k.Add(n, k.Int(steps*perStep-1)), k.Int(steps*perStep))
-			token, chunk := k.UDiv(k.Group(), chunks), k.URem(k.Group(), chunks)
+			place := func() (token, chunk kernel.V) {
+				chunks := k.UDiv(k.Add(n, k.Int(steps*perStep-1)), k.Int(steps*perStep))
+				return k.UDiv(k.Group(), chunks), k.URem(k.Group(), chunks)
+			}
+			token, chunk := place()
 			e := &warpScores{K: k, unit: unit, together: together, h: h, d: d, keysAre: format, keys: b[2]}
+			k.Resident(scoreGroups)
+			k.Ahead(func() { // a line of rows for each lane
+				const each = kernel.PrefetchBytes / 4
+				token, chunk := place()
+				k.Lanes(k.Int(steps*perStep/each), func(i kernel.V) {
+					entry := k.Add(k.Mul(chunk, k.Int(steps*perStep)), k.Mul(i, k.Int(each)))
+					b[3].Prefetch(k.Add(k.Mul(token, n), k.Min(entry, k.Sub(n, k.Int(1)))))
+				})
+			})
 			e.sub, e.group = unit.place(k, k.WaveLane())
 			e.tiles(steps, perStep, scoreRows{
 				n: n, from: k.Add(k.Mul(chunk, k.Int(steps*perStep)), k.Mul(k.Wave(), k.Int(target.MatrixTile))),

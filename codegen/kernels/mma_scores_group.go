@@ -20,7 +20,6 @@ func (e *warpScores) groupRows() int { return e.eights() * eightRows }
 // the group must get here.
 func (e *warpScores) shareRows(q *kernel.Buf) {
 	const piece = 16 // bytes
-	e.Resident(2)
 	e.shared = e.SharedPool(e.groupRows() * e.d / blockElements)
 	words := e.shared.As(ir.I32)
 	for j := range e.runs() {

@@ -1,8 +1,6 @@
 package kernels
 
 import (
-	mathbits "math/bits"
-
 	"github.com/kiln-project/kiln/codegen/kernel"
 	"github.com/kiln-project/kiln/ir"
 )
@@ -14,74 +12,81 @@ import (
 // two; those of a lane follow each other.
 type laneSort struct {
 	*kernel.K
-	x      []*kernel.Var
+	x      []kernel.V
 	shared *kernel.Buf
 }
 
 // sortLanes sorts them, the greatest first. What shared memory it takes holds all of them.
 func sortLanes(k *kernel.K, x []kernel.V, shared *kernel.Buf) []kernel.V {
-	s := &laneSort{K: k, shared: shared}
-	for _, v := range x {
-		s.x = append(s.x, k.Var(v))
-	}
-	each := mathbits.Len(uint(len(x))) - 1 // as powers of two
-	wave, all := each+mathbits.Len(uint(k.T.Wave))-1, each+mathbits.Len(uint(k.T.Lanes))-1
-	for size := 1; size < each; size++ {
-		s.within(size, func(j int) kernel.V { return k.Cmp(kernel.EQ, k.Int(j>>size&1), k.Int(0)) })
-	}
-	k.For(k.Int(max(1, each)), k.Int(all+1), 1, func(size kernel.V) { // runs of 2^size
-		down := k.Cmp(kernel.EQ, k.And(k.LShr(k.Lane(), k.Sub(size, k.Int(each))), k.Int(1)), k.Int(0))
-		from := k.Sub(size, k.Int(1))
-		k.For(k.Int(0), k.Sub(from, k.Int(wave-1)), 1, func(i kernel.V) { s.apart(k.Sub(k.Sub(from, i), k.Int(each)), down, s.inMemory) })
-		first := k.Select(k.Cmp(kernel.LT, from, k.Int(wave)), from, k.Int(wave-1))
-		k.For(k.Int(0), k.Sub(first, k.Int(each-1)), 1, func(i kernel.V) { s.apart(k.Sub(k.Sub(first, i), k.Int(each)), down, s.inWave) })
-		if each > 0 {
-			s.within(each, func(int) kernel.V { return down })
+	s := &laneSort{K: k, x: x, shared: shared}
+	each := len(x)
+	for size := 2; size <= each*k.T.Lanes; size *= 2 { // runs of so many
+		for stride := size / 2; stride > 0; stride /= 2 {
+			if stride < each {
+				s.within(stride, size)
+			} else {
+				s.apart(stride/each, size/each)
+			}
 		}
-	})
-	out := make([]kernel.V, len(x))
-	for i, v := range s.x {
-		out[i] = v.Get()
+	}
+	return s.x
+}
+
+// even reports whether the lane has none of some bits, one or two, or two of two.
+func (s *laneSort) even(bits ...int) kernel.V {
+	x := s.Convert(s.Lane(), kernel.I32)
+	out := s.Cmp(kernel.EQ, s.And(x, s.Int32(bits[0])), s.Int32(0))
+	for _, b := range bits[1:] {
+		out = s.Cmp(kernel.EQ, out, s.Cmp(kernel.EQ, s.And(x, s.Int32(b)), s.Int32(0)))
 	}
 	return out
 }
 
-// within merges the lane's own runs of 2^size, the greatest first where down holds.
-func (s *laneSort) within(size int, down func(j int) kernel.V) {
-	for stride := 1 << (size - 1); stride > 0; stride /= 2 {
-		for j := range s.x {
-			if j&stride > 0 {
-				continue
-			}
-			a, b := s.x[j].Get(), s.x[j+stride].Get()
-			right := s.Cmp(kernel.EQ, s.Cmp(kernel.GT, a, b), down(j))
-			s.x[j].Set(s.Select(right, a, b))
-			s.x[j+stride].Set(s.Select(right, b, a))
+// within compares what a lane has itself, so far apart; runs of a size have the greatest
+// first or last by turns.
+func (s *laneSort) within(stride, size int) {
+	each := len(s.x)
+	for j := range each {
+		if j&stride > 0 {
+			continue
 		}
+		a, b := s.x[j], s.x[j+stride]
+		greater := s.Cmp(kernel.GT, a, b)
+		switch {
+		case size >= each:
+			greater = s.Cmp(kernel.EQ, greater, s.even(size/each))
+		case j&size > 0:
+			greater = s.Not(greater)
+		}
+		s.x[j], s.x[j+stride] = s.Select(greater, a, b), s.Select(greater, b, a)
 	}
 }
 
-// apart compares with the lane 2^bit away, whose numbers of gives.
-func (s *laneSort) apart(bit, down kernel.V, of func(lane kernel.V) []kernel.V) {
-	mask := s.Shl(s.Int(1), bit)
-	greater := s.Cmp(kernel.EQ, s.Cmp(kernel.EQ, s.And(s.Lane(), mask), s.Int(0)), down) // the lane keeps the greater ones
-	for j, other := range of(s.Xor(s.Lane(), mask)) {
-		x := s.x[j].Get()
-		s.x[j].Set(s.Select(s.Cmp(kernel.EQ, s.Cmp(kernel.GT, x, other), greater), x, other))
+// apart compares with a lane so many lanes away, where runs have so many lanes.
+func (s *laneSort) apart(lanes, size int) {
+	others := s.inWave
+	if lanes >= s.T.Wave {
+		others = s.inMemory
 	}
+	keep := s.even(lanes, size) // the greater one
+	next := make([]kernel.V, len(s.x))
+	for j, other := range others(lanes) {
+		next[j] = s.Select(s.Cmp(kernel.EQ, s.Cmp(kernel.GT, s.x[j], other), keep), s.x[j], other)
+	}
+	s.x = next
 }
 
 // inWave are the numbers of a lane of this wave.
-func (s *laneSort) inWave(lane kernel.V) []kernel.V {
+func (s *laneSort) inWave(apart int) []kernel.V {
 	out := make([]kernel.V, len(s.x))
 	for j, x := range s.x {
-		out[j] = s.FromLane(x.Get(), s.And(lane, s.Int(s.T.Wave-1)))
+		out[j] = s.LaneXor(x, apart)
 	}
 	return out
 }
 
-// inMemory are the numbers of a lane of any wave.
-func (s *laneSort) inMemory(lane kernel.V) []kernel.V {
+// inMemory are the numbers of a lane of another wave.
+func (s *laneSort) inMemory(apart int) []kernel.V {
 	n := len(s.x)
 	at := func(lane kernel.V, j int) kernel.V { return s.Add(s.Mul(lane, s.Int(n)), s.Int(j)) }
 	step := 1 // how many lie in a vector
@@ -91,16 +96,13 @@ func (s *laneSort) inMemory(lane kernel.V) []kernel.V {
 	s.Barrier() // the last readers are done
 	for j := 0; j < n; j += step {
 		if step == 1 {
-			s.shared.Store(at(s.Lane(), j), s.x[j].Get())
-			continue
+			s.shared.Store(at(s.Lane(), j), s.x[j])
+		} else {
+			s.shared.StoreVec(at(s.Lane(), j), s.MakeVec(s.x[j:j+step]...))
 		}
-		var v []kernel.V
-		for i := range step {
-			v = append(v, s.x[j+i].Get())
-		}
-		s.shared.StoreVec(at(s.Lane(), j), s.MakeVec(v...))
 	}
 	s.Barrier()
+	lane := s.Xor(s.Lane(), s.Int(apart))
 	var out []kernel.V
 	for j := 0; j < n; j += step {
 		if step == 1 {

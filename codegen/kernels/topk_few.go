@@ -209,16 +209,23 @@ func (g *topkFew) sorted(most kernel.V, room int) []kernel.V {
 		next.Set(place)
 		count.Set(total)
 	})
-	for i, m := range masks {
-		g.For(g.Int(0), g.Convert(g.CountBits(m.Get()), kernel.I64), 1, func(kernel.V) {
-			bit := g.FirstBit(m.Get())
-			m.Set(g.And(m.Get(), g.Sub(m.Get(), g.Int32(1))))
-			column := g.Add(g.Convert(g.column(i*fewVectors/fewMasks), kernel.I32), g.And(bit, g.Int32(fewSpan-1)))
-			column = g.Add(column, g.Mul(g.LShr(bit, g.Int32(3)), g.Int32(fewSpan*g.T.Lanes)))
-			list.Store(g.Convert(next.Get(), kernel.I64), column)
-			next.Set(g.Add(next.Get(), g.Int32(1)))
-		})
-	}
+	// The words of masks one after the other: the lane's first one that is left.
+	g.For(g.Int(0), g.Convert(g.count(get()), kernel.I64), 1, func(kernel.V) {
+		mask, first := masks[fewMasks-1].Get(), g.Int32(fewMasks-1)
+		for i := fewMasks - 2; i >= 0; i-- {
+			some := g.Cmp(kernel.NE, masks[i].Get(), g.Int32(0))
+			mask, first = g.Select(some, masks[i].Get(), mask), g.Select(some, g.Int32(i), first)
+		}
+		bit := g.FirstBit(mask)
+		left := g.And(mask, g.Sub(mask, g.Int32(1)))
+		for i, m := range masks {
+			m.Set(g.Select(g.Cmp(kernel.EQ, first, g.Int32(i)), left, m.Get()))
+		}
+		vector := g.Add(g.Mul(first, g.Int32(fewVectors/fewMasks)), g.LShr(bit, g.Int32(3)))
+		column := g.Add(g.Convert(g.column(0), kernel.I32), g.And(bit, g.Int32(fewSpan-1)))
+		list.Store(g.Convert(next.Get(), kernel.I64), g.Add(column, g.Mul(vector, g.Int32(fewSpan*g.T.Lanes))))
+		next.Set(g.Add(next.Get(), g.Int32(1)))
+	})
 	g.Barrier()
 	x := make([]kernel.V, room/g.T.Lanes)
 	for j := range x {
@@ -255,6 +262,14 @@ func launchTopKFew(l Lowering, from topkLevel, rows, k int, refs []Ref) {
 		In: append([]Ref{from.scores}, refs[:last]...), Out: refs[last:], Ints: []int{from.n},
 		Body: func(kk *kernel.K, b []*kernel.Buf, ints []kernel.V) {
 			start := kk.Mul(kk.Group(), ints[0])
+			if last > 0 {
+				kk.Ahead(func() { // of what stands at the columns: which lines are read is not known yet
+					const each = kernel.PrefetchBytes / 4
+					kk.Lanes(kk.UDiv(kk.Add(ints[0], kk.Int(each-1)), kk.Int(each)), func(i kernel.V) {
+						b[1].Prefetch(kk.Add(kk.Mul(kk.Group(), ints[0]), kk.Mul(i, kk.Int(each))))
+					})
+				})
+			}
 			g := fewOf(kk, b[0].At(start), ints[0], vectors, whole)
 			y := b[last+1].At(kk.Mul(kk.Group(), kk.Int(k)))
 			for j, x := range g.sorted(kk.Int32(k), room) {
