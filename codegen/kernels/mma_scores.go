@@ -96,17 +96,28 @@ func (e *warpScores) clamp(head kernel.V) kernel.V {
 // group must get here.
 func (e *warpScores) share(q *kernel.Buf) {
 	e.shared = e.Shared(ir.BF16, e.eights()*target.MMACols*e.d)
-	lanes := e.T.Wave
-	for j := range e.runs() {
-		e.Lanes(e.Int(e.eights()*lanes), func(i kernel.V) {
-			lane, eight := e.URem(i, e.Int(lanes)), e.UDiv(i, e.Int(lanes))
-			sub, group := e.unit.place(e.K, lane)
-			head := e.clamp(e.Add(e.Mul(eight, e.Int(target.MMACols)), sub))
-			at := e.Add(e.Mul(e.Add(e.Mul(eight, e.Int(e.runs())), e.Int(j)), e.Int(lanes)), lane)
-			e.shared.StoreVec(e.Mul(at, e.Int(matrixRun)), e.BF16Apart(q.LoadVec(e.Add(e.Mul(head, e.Int(e.d)), e.runAt(group, j)), matrixRun)))
-		})
-	}
+	e.fragments(q, func(eight, _, lane kernel.V, run int, x kernel.Vec) {
+		at := e.Add(e.Mul(e.Add(e.Mul(eight, e.Int(e.runs())), e.Int(run)), e.Int(e.T.Wave)), lane)
+		e.shared.StoreVec(e.Mul(at, e.Int(matrixRun)), x)
+	})
 	e.Barrier()
+}
+
+// fragments reads what a lane of a warp has of q, by eight and run, each lane of the group
+// something: head sub of the eight. All of a lane's loads are under way together.
+func (e *warpScores) fragments(q *kernel.Buf, store func(eight, sub, lane kernel.V, run int, x kernel.Vec)) {
+	e.Lanes(e.Int(e.eights()*e.T.Wave), func(i kernel.V) {
+		lane, eight := e.URem(i, e.Int(e.T.Wave)), e.UDiv(i, e.Int(e.T.Wave))
+		sub, group := e.unit.place(e.K, lane)
+		row := e.Mul(e.clamp(e.Add(e.Mul(eight, e.Int(target.MMACols)), sub)), e.Int(e.d))
+		var runs []kernel.Vec
+		for j := range e.runs() {
+			runs = append(runs, q.LoadVec(e.Add(row, e.runAt(group, j)), matrixRun))
+		}
+		for j, x := range runs {
+			store(eight, sub, lane, j, e.BF16Apart(x))
+		}
+	})
 }
 
 // load reads the heads' weights and shares q. All lanes of the group must get here.

@@ -22,21 +22,16 @@ func (e *warpScores) shareRows(q *kernel.Buf) {
 	const piece = 16 // bytes
 	e.shared = e.SharedPool(e.groupRows() * e.d / blockElements)
 	words := e.shared.As(ir.I32)
-	for j := range e.runs() {
-		e.Lanes(e.Int(e.eights()*e.T.Wave), func(i kernel.V) {
-			lane, eight := e.URem(i, e.Int(e.T.Wave)), e.UDiv(i, e.Int(e.T.Wave))
-			sub, group := e.unit.place(e.K, lane)
-			head := e.clamp(e.Add(e.Mul(eight, e.Int(target.MMACols)), sub))
-			run := e.BF16Apart(q.LoadVec(e.Add(e.Mul(head, e.Int(e.d)), e.runAt(group, j)), matrixRun))
-			row := e.Add(e.Mul(eight, e.Int(eightRows)), e.Mul(sub, e.Int(blockBytes)))
-			for word := range run.Len() {
-				step := j*2 + word/2
-				in := e.Xor(e.Int(step*2%(blockBytes/piece)+word%2), sub)
-				at := e.Add(e.Add(row, e.Int(step*2/(blockBytes/piece)*e.groupRows())), e.Add(e.Mul(in, e.Int(piece)), e.Mul(group, e.Int(4))))
-				words.Store(e.LShr(at, e.Int(2)), e.At(run, word))
-			}
-		})
-	}
+	e.fragments(q, func(eight, sub, lane kernel.V, j int, run kernel.Vec) {
+		_, group := e.unit.place(e.K, lane)
+		row := e.Add(e.Mul(eight, e.Int(eightRows)), e.Mul(sub, e.Int(blockBytes)))
+		for word := range run.Len() {
+			step := j*2 + word/2
+			in := e.Xor(e.Int(step*2%(blockBytes/piece)+word%2), sub)
+			at := e.Add(e.Add(row, e.Int(step*2/(blockBytes/piece)*e.groupRows())), e.Add(e.Mul(in, e.Int(piece)), e.Mul(group, e.Int(4))))
+			words.Store(e.LShr(at, e.Int(2)), e.At(run, word))
+		}
+	})
 	e.FenceForMatrices()
 	e.Barrier()
 }
