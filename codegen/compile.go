@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"runtime"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -221,7 +222,7 @@ func (c *Compiler) objects(parent context.Context, u *Unit, as llvm.Output, vers
 	objs, errs := make([][]byte, len(keys)), make([]error, len(keys))
 	var mu sync.Mutex
 	done, cached := 0, 0
-	order, workers := c.schedule(len(keys))
+	order, workers := c.schedule(u.Kernels)
 	next := make(chan int)
 	var wg sync.WaitGroup
 	ctx, stop := context.WithCancel(parent) // at the first error: what else was begun is of no use
@@ -265,8 +266,10 @@ func (c *Compiler) objects(parent context.Context, u *Unit, as llvm.Output, vers
 	return objs, cached, nil
 }
 
-// schedule says in which order n kernels are compiled, and how many at a time.
-func (c *Compiler) schedule(n int) (order []int, workers int) {
+// schedule says in which order kernels are compiled, and how many at a time: the largest
+// first, so that none of them is left alone at the end.
+func (c *Compiler) schedule(list []*Kernel) (order []int, workers int) {
+	n := len(list)
 	workers = min(runtime.GOMAXPROCS(0), n)
 	if c.Seed != 0 {
 		r := rand.New(rand.NewPCG(c.Seed, 0))
@@ -275,6 +278,7 @@ func (c *Compiler) schedule(n int) (order []int, workers int) {
 	for i := range n {
 		order = append(order, i)
 	}
+	slices.SortStableFunc(order, func(a, b int) int { return len(list[b].IR) - len(list[a].IR) })
 	return order, workers
 }
 
