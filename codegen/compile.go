@@ -64,6 +64,8 @@ type Compiler struct {
 	Seed uint64
 	// Progress, if set, hears how many of how many kernels are done.
 	Progress func(done, total int)
+
+	ahead *ahead // of a build: objects that were begun before their unit was complete
 }
 
 // optPasses is the pass pipeline: kernels keep their variables in memory and
@@ -85,7 +87,7 @@ func (c *Compiler) Compile(ctx context.Context, u *Unit) (*Compiled, error) {
 	keys := make([]string, len(u.Kernels))
 	all := []string{"link", Version, c.Tools.ID(), t.Name, strconv.Itoa(version)}
 	for i, k := range u.Kernels {
-		keys[i] = cacheKey("kernel", Version, c.Tools.ID(), t.Triple, t.CPU, t.Features, strconv.Itoa(version), optPasses, k.IR)
+		keys[i] = c.kernelKey(t, version, k)
 		all = append(all, keys[i])
 	}
 	linkKey := cacheKey(all...)
@@ -120,6 +122,11 @@ func (c *Compiler) Compile(ctx context.Context, u *Unit) (*Compiled, error) {
 	}
 	out.Stats.Link = time.Since(start)
 	return out, c.Cache.Put(linkKey, out.Object)
+}
+
+// kernelKey is the key of a kernel's object in the cache.
+func (c *Compiler) kernelKey(t *target.Target, version int, k *Kernel) string {
+	return cacheKey("kernel", Version, c.Tools.ID(), t.Triple, t.CPU, t.Features, strconv.Itoa(version), optPasses, k.IR)
 }
 
 // version is the code object version for a target, 0 where there is none.
@@ -283,6 +290,10 @@ func (c *Compiler) schedule(list []*Kernel) (order []int, workers int) {
 }
 
 func (c *Compiler) object(ctx context.Context, t *target.Target, k *Kernel, as llvm.Output, version int, key string) ([]byte, bool, error) {
+	if o := c.ahead.find(key); o != nil {
+		<-o.done
+		return o.code, o.cached, o.err
+	}
 	if obj, ok := c.Cache.Get(key); ok {
 		return obj, true, nil
 	}

@@ -141,7 +141,7 @@ func (u *Unit) build(key, name string, params []kernel.Param, body func(*kernel.
 			return 0, fmt.Errorf("kernels %q and %q have one symbol %s", other.Spec, key, kn.Symbol)
 		}
 	}
-	made, err := u.made.get(key, func() (madeKernel, error) {
+	made, err := u.made.get(kn, func() (madeKernel, error) {
 		m := kernel.NewModule(u.Target)
 		if err := m.Build(kn.Symbol, params, body); err != nil {
 			return madeKernel{}, err
@@ -163,6 +163,8 @@ func (u *Unit) build(key, name string, params []kernel.Param, body func(*kernel.
 // madeKernels are kernels that units for one target share, by their key: all that their
 // code depends on.
 type madeKernels struct {
+	ahead *ahead // or nil
+
 	mu   sync.Mutex
 	list map[string]madeKernel
 }
@@ -173,23 +175,24 @@ type madeKernel struct {
 }
 
 // get returns a kernel, made on first use. What two units make at the same time is equal.
-func (m *madeKernels) get(key string, build func() (madeKernel, error)) (madeKernel, error) {
+func (m *madeKernels) get(k *Kernel, build func() (madeKernel, error)) (madeKernel, error) {
 	if m == nil {
 		return build()
 	}
 	m.mu.Lock()
-	k, ok := m.list[key]
+	made, ok := m.list[k.Spec]
 	m.mu.Unlock()
 	if ok {
-		return k, nil
+		return made, nil
 	}
-	k, err := build()
+	made, err := build()
 	if err == nil {
 		m.mu.Lock()
-		m.list[key] = k
+		m.list[k.Spec] = made
 		m.mu.Unlock()
+		m.ahead.begin(&Kernel{k.Symbol, k.Spec, made.ir})
 	}
-	return k, err
+	return made, err
 }
 
 // AddAround adds the kernels that run around the launches of a step, unless they are
