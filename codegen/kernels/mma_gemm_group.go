@@ -111,10 +111,13 @@ func (e *gemm) multiplyTogether(l *gemmLoop, stages int, more kernel.V) {
 			}
 		}
 		b := e.pool.SharedMatrix(e.Add(stage, e.Int(e.rowsW*e.wRow)), eightRows)
-		if i == 0 {
-			started = e.AddGroupMMA(sums, a, b, steps)
-		} else {
+		switch {
+		case i > 0:
 			started = e.WaitEarlierMMA(e.AddMoreMMA(started, a, b, steps))
+		case e.w != ir.BF16 && stages == e.per: // a piece's sums begin here
+			started = e.StartHeldMMA(e.rowsX, a, b, steps)
+		default:
+			started = e.AddGroupMMA(sums, a, b, steps)
 		}
 		e.WaitCopies(e.stages - 3)
 		e.FenceForMatrices()
