@@ -58,8 +58,11 @@ type K struct {
 	parts *partShared // shared memory of the parts of the grid, if it has some
 
 	poolVar   *ir.Global
-	poolTaken bool // by the part of the grid being built
-	resident  int  // groups on a processor of NVIDIA's, if the kernel says
+	poolTaken bool      // by the part of the grid being built
+	resident  int       // groups on a processor of NVIDIA's, if the kernel says
+	ahead     *ir.Block // where what comes before the wait for other launches ends
+	before    bool      // what is built comes there
+	part      *gridPart // that is being built, of a grid of parts
 	err       error
 }
 
@@ -98,14 +101,21 @@ func (m *Module) Build(name string, params []Param, body func(k *K, bufs []*Buf,
 		}
 		bufs = append(bufs, &Buf{k: k, ptr: v, mem: p.Mem, as: m.T.Global})
 	}
+	if m.T.Kind == target.NVPTX {
+		k.beginAhead()
+	}
 	start := k.f.NewBlock("start")
 	k.b.NewBr(start)
 	k.b = start
+	if m.T.Kind == target.NVPTX {
+		k.awaitLaunches()
+	}
 	if !m.T.GPU() {
 		k.hostLoop()
 	}
 	body(k, bufs, ints)
 	finish()
+	k.endAhead(start)
 	if k.err != nil {
 		return fmt.Errorf("kernel %s: %w", name, k.err)
 	}
@@ -194,7 +204,7 @@ func (k *K) Resident(n int) { k.resident = max(k.resident, n) }
 // Group is the index of this group in the grid, or in its part of it.
 func (k *K) Group() V { return k.group }
 
-// Groups runs body in the groups from one to before another, uniform i64, which in it
+// Groups runs body in the groups from one to before another, parameters, which in it
 // count from 0. No group runs two such bodies, which share their shared memory: GPU only.
 func (k *K) Groups(from, to V, body func()) {
 	if !k.gpu("parts of a grid") {
@@ -205,11 +215,12 @@ func (k *K) Groups(from, to V, body func()) {
 	}
 	k.parts.used, k.poolTaken = 0, false
 	whole := k.group
+	k.part = &gridPart{whole, from, to}
 	k.uniformIf(k.And(k.Cmp(GE, whole, from), k.Cmp(LT, whole, to)), func() {
 		k.group = k.Sub(whole, from)
 		body()
 	})
-	k.group = whole
+	k.group, k.part = whole, nil
 }
 
 func (k *K) block(name string) *ir.Block {

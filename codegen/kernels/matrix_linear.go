@@ -160,6 +160,26 @@ func (p *matrixLaunch) launch(l Lowering) {
 	})
 }
 
+// place is which tiles of rows of the weights a group has, and of which of the matrices,
+// and the first row of x.
+func (p *matrixLaunch) place(k *kernel.K, m kernel.V) (colTile, group, m0 kernel.V) {
+	colTile, group, m0 = k.Group(), k.Int(0), k.Int(0)
+	if !p.streams() { // those have one tile for all rows
+		rowTiles := k.UDiv(k.Add(m, k.Int(p.tileRows()-1)), k.Int(p.tileRows()))
+		var rowTile kernel.V
+		if p.gemm != nil && p.gemm.together {
+			colTile, rowTile = p.tileInBlocks(k, rowTiles)
+		} else {
+			colTile, rowTile = k.UDiv(k.Group(), rowTiles), k.URem(k.Group(), rowTiles)
+		}
+		m0 = k.Mul(rowTile, k.Int(p.tileRows()))
+	}
+	if p.groups > 1 {
+		group, colTile = k.UDiv(colTile, k.Int(p.colTiles())), k.URem(colTile, k.Int(p.colTiles()))
+	}
+	return colTile, group, m0
+}
+
 func (p *matrixLaunch) body(k *kernel.K, b []*kernel.Buf, m, strip kernel.V) {
 	take := func(n int) []*kernel.Buf {
 		out := b[:n]
@@ -175,19 +195,14 @@ func (p *matrixLaunch) body(k *kernel.K, b []*kernel.Buf, m, strip kernel.V) {
 	if p.swiglu != nil {
 		weight = take(1)[0]
 	}
-	colTile, group, m0 := k.Group(), k.Int(0), k.Int(0)
-	if !p.streams() { // those have one tile for all rows
-		rowTiles := k.UDiv(k.Add(m, k.Int(p.tileRows()-1)), k.Int(p.tileRows()))
-		var rowTile kernel.V
-		if p.gemm != nil && p.gemm.together {
-			colTile, rowTile = p.tileInBlocks(k, rowTiles)
-		} else {
-			colTile, rowTile = k.UDiv(k.Group(), rowTiles), k.URem(k.Group(), rowTiles)
-		}
-		m0 = k.Mul(rowTile, k.Int(p.tileRows()))
-	}
-	if p.groups > 1 {
-		group, colTile = k.UDiv(colTile, k.Int(p.colTiles())), k.URem(colTile, k.Int(p.colTiles()))
+	colTile, group, m0 := p.place(k, m)
+	if p.streams() {
+		k.Ahead(func() {
+			colTile, group, _ := p.place(k, m)
+			for _, w := range ws {
+				p.prefetch(k, w, group, colTile, strip)
+			}
+		})
 	}
 	u := unitOf(p.t)
 	inM := func(row kernel.V) kernel.V {

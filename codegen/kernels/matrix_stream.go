@@ -52,6 +52,18 @@ const (
 	xVectors = perLane / matrixRun
 )
 
+// aheadBytes is how much of its weights a group asks for before the launches before have
+// ended: about what it has under way later.
+const aheadBytes = 64 << 10
+
+// prefetch has the first tiles of a group on their way to the L2 cache.
+func (p *matrixProduct) prefetch(k *kernel.K, w *kernel.Buf, index, colTile, strip kernel.V) {
+	n0 := k.Mul(colTile, k.Mul(strip, k.Int(p.tileCols())))
+	left, most := k.Sub(k.Int(p.n), n0), max(1, aheadBytes/p.products/int(p.w.Bytes(p.depth)))
+	rows := k.Min(k.Min(left, k.Mul(strip, k.Int(p.tileCols()))), k.Int(most))
+	w.PrefetchRange(k.Mul(k.Add(k.Mul(index, k.Int(p.n)), n0), k.Int(p.depth)), k.Mul(rows, k.Int(int(p.w.Bytes(p.depth)))))
+}
+
 // streamer is the state of stream.
 type streamer struct {
 	*matrixEmitter

@@ -78,6 +78,7 @@ func (p *hcProduct) launchWarps(l Lowering, name string, work int64, in []Ref, f
 				w.tiles(ints[1], ints[2])
 				return
 			}
+			k.Ahead(func() { p.prefetch(k, w.fn, k.URem(k.Group(), k.Int(pieces))) })
 			w.one()
 		},
 	})
@@ -201,6 +202,18 @@ func (w *hcWarps) make(r hcRead) []kernel.Vec {
 
 // rowBlocks is the number of blocks of 8 rows of fn; that of squares is behind them.
 func (p *hcProduct) rowBlocks() int { return ceilDiv(p.mixes(), target.MMACols) }
+
+// prefetch has a group's piece of fn on its way to the L2 cache: of each row, a run of
+// each stream.
+func (p *hcProduct) prefetch(k *kernel.K, fn *kernel.Buf, piece kernel.V) {
+	const line = kernel.PrefetchBytes / 4
+	lines := ceilDiv(p.piece(), line)
+	k.Lanes(k.Int(p.mixes()*p.c*lines), func(i kernel.V) {
+		run, part := k.UDiv(i, k.Int(lines)), k.URem(i, k.Int(lines))
+		at := k.Add(k.Mul(piece, k.Int(p.piece())), k.Mul(part, k.Int(line)))
+		fn.Prefetch(k.Add(k.Mul(run, k.Int(p.d)), at))
+	})
+}
 
 // readWeights reads the lane's elements of its rows of fn. Rows behind the last are zeros.
 func (w *hcWarps) readWeights() {

@@ -3,6 +3,7 @@
 package kernels_test
 
 import (
+	"errors"
 	"flag"
 	"os"
 	"sync"
@@ -16,6 +17,7 @@ import (
 
 var (
 	record  = flag.Bool("record", false, "compile what tests of warps run, for -objects, and run nothing")
+	overlap = flag.String("overlap", "", "whether launches overlap: auto, on or off")
 	objects = flag.String("objects", "", "folder of what was recorded: tests of warps run it on GPU 0")
 )
 
@@ -60,5 +62,9 @@ var openGPU = sync.OnceValues(func() (*cuda.PlanDevice, error) {
 	if err != nil {
 		return nil, err
 	}
-	return cuda.OpenForPlans(gpu, cuda.PlanOptions{})
+	choice, err := cuda.ParseOverlap(*overlap)
+	if err != nil {
+		return nil, errors.Join(err, gpu.Close())
+	}
+	return cuda.OpenForPlans(gpu, cuda.PlanOptions{Overlap: choice})
 })

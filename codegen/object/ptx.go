@@ -30,6 +30,9 @@ type PTXEntry struct {
 	// Pool: the body uses shared memory whose size the launch gives.
 	Pool  bool
 	Local int // bytes of stack of a work-item
+	// Waits: the body waits for the end of the launches that it follows
+	// (griddepcontrol.wait) before it reads or writes memory, on every path.
+	Waits bool
 }
 
 // PTXParam is a parameter of a kernel.
@@ -148,7 +151,34 @@ func readPTXEntry(name, params, directives string, body []byte) (PTXEntry, error
 			e.Local += n
 		}
 	}
+	e.Waits = ptxWaits(body)
 	return e, nil
+}
+
+// What may stand before a wait: nothing that reads or writes memory but parameters, that
+// leaves the kernel, or that goes past the wait.
+var (
+	ptxWait    = regexp.MustCompile(`(?m)^[ \t]*griddepcontrol\.wait[ \t]*;`)
+	ptxTouches = regexp.MustCompile(`(?m)(?:^|[\s;{}])(?:ld(?:u|matrix)?\.|st(?:matrix)?\.|atom|red|cp\.|multimem|mbarrier|wgmma|tensormap|call|ret|exit|trap|brx)`)
+	ptxParamLd = regexp.MustCompile(`\bld\.param\.`)
+	ptxBranch  = regexp.MustCompile(`\bbra(?:\.uni)?[ \t]+([\w$%]+)[ \t]*;`)
+)
+
+func ptxWaits(body []byte) bool {
+	at := ptxWait.FindIndex(body)
+	if at == nil {
+		return false
+	}
+	before := ptxParamLd.ReplaceAll(body[:at[0]], nil)
+	if ptxTouches.Match(before) {
+		return false
+	}
+	for _, m := range ptxBranch.FindAllSubmatch(before, -1) {
+		if !regexp.MustCompile(`(?m)^[ \t]*` + regexp.QuoteMeta(string(m[1])) + `:`).Match(before) {
+			return false
+		}
+	}
+	return true
 }
 
 // ptxBytes is the size of an element of that many bits, or of an array.

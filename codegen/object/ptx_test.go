@@ -118,3 +118,32 @@ func TestJoinPTX(t *testing.T) {
 		t.Errorf("error %v", err)
 	}
 }
+
+// An entry waits if nothing touches memory before on any path.
+func TestPTXWaits(t *testing.T) {
+	const wait = "\tgriddepcontrol.wait;\n"
+	for _, c := range []struct {
+		name, body string
+		want       bool
+	}{
+		{"first", wait + "\tld.global.b32 %r1, [%rd1];\n", true},
+		{"never", "\tld.global.b32 %r1, [%rd1];\n", false},
+		{"behind a load", "\tld.global.b32 %r1, [%rd1];\n" + wait, false},
+		{"behind a predicated store", "\t@%p1 st.global.b32 [%rd1], %r1;\n" + wait, false},
+		{"behind an atomic", "\tatom.global.add.u32 %r1, [%rd1], 1;\n" + wait, false},
+		{"behind a copy", "\tcp.async.cg.shared.global [%r1], [%rd1], 16;\n" + wait, false},
+		{"behind a return", "\t@%p1 ret;\n" + wait, false},
+		{"behind parameters and prefetches", "\tld.param.b64 %rd1, [f_param_0];\n\tprefetch.global.L2 [%rd1];\n" + wait, true},
+		{"behind a loop", "$L1:\n\tprefetch.global.L2 [%rd1];\n\t@%p1 bra $L1;\n\t@%p2 bra $L2;\n\tadd.s64 %rd1, %rd1, 128;\n$L2:\n" + wait, true},
+		{"on one path", "\t@%p1 bra $L1;\n" + wait + "$L1:\n\tld.global.b32 %r1, [%rd1];\n", false},
+		{"in a comment", "\t// griddepcontrol.wait;\n\tret;\n", false},
+	} {
+		p, err := ReadPTX([]byte(".version 7.8\n.target sm_90\n.address_size 64\n.visible .entry f(.param .u64 f_param_0)\n{\n" + c.body + "\tret;\n}\n"))
+		if err != nil {
+			t.Fatalf("%s: %v", c.name, err)
+		}
+		if got := p.Entries[0].Waits; got != c.want {
+			t.Errorf("%s: waits %v, want %v", c.name, got, c.want)
+		}
+	}
+}

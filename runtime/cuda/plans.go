@@ -20,10 +20,11 @@ type (
 	CodeCache   = gpu.CodeCache
 )
 
-// ParseGraph and ParseBuild read options of PlanOptions; "" is the default.
+// ParseGraph, ParseBuild and ParseOverlap read options of PlanOptions; "" is the default.
 var (
-	ParseGraph = gpu.ParseGraph
-	ParseBuild = gpu.ParseBuild
+	ParseGraph   = gpu.ParseGraph
+	ParseBuild   = gpu.ParseBuild
+	ParseOverlap = gpu.ParseOverlap
 )
 
 // OpenForPlans makes an open GPU a device of plans, which closes it; it is closed
@@ -64,7 +65,7 @@ func findKernel(m *Module, text *object.PTX, name string) (gpu.Kernel, error) {
 	if err != nil {
 		return gpu.Kernel{}, err
 	}
-	k := gpu.Kernel{Block: e.Block, Pool: e.Pool}
+	k := gpu.Kernel{Block: e.Block, Pool: e.Pool, Waits: e.Waits}
 	end := 0
 	for _, p := range e.Params { // each aligned to its size (PTX ISA, "Kernel Function Parameters")
 		at := (end + p.Bytes - 1) / p.Bytes * p.Bytes

@@ -150,6 +150,26 @@ func (a *assembler) statement(s string) (inst, error) {
 		return set(func(w *warp, lane int) uint64 { return truth(in[0](w, lane) != in[1](w, lane)) }), nil
 	case op == "setp.eq.b32" && len(in) == 2:
 		return set(func(w *warp, lane int) uint64 { return truth(in[0](w, lane) == in[1](w, lane)) }), nil
+	case op == "griddepcontrol.wait":
+		return func(w *warp, active uint32) error {
+			w.waited |= active
+			return nil
+		}, nil
+	case op == "griddepcontrol.launch_dependents":
+		return func(*warp, uint32) error { return nil }, nil
+	case op == "prefetch.global.L2":
+		at, err := a.source(strings.Trim(s[len(op):], " []"))
+		if err != nil {
+			return nil, err
+		}
+		return func(w *warp, active uint32) error {
+			for lane := range lanesOf(active) {
+				if !w.has(at(w, lane)) {
+					return fmt.Errorf("lane %d: prefetch of %#x, outside of the arguments", w.first+lane, at(w, lane))
+				}
+			}
+			return nil
+		}, nil
 	case op == "fence.proxy.async.shared::cta":
 		return func(w *warp, active uint32) error {
 			for lane := range lanesOf(active) {

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math/bits"
+	"slices"
 )
 
 // Buffer is what a launch may touch.
@@ -57,7 +58,9 @@ type warp struct {
 	first int // lane of the group
 	slots []uint64
 	at    [Warp]*block // nil: has returned
-	from  [Warp]*block
+	// waited are the lanes that have waited for the launches before.
+	waited uint32
+	from   [Warp]*block
 	// copies are each lane's that it has not waited for: groups, and last what is in
 	// none yet.
 	copies [Warp][][]copied
@@ -221,6 +224,9 @@ func (w *warp) memory(as int, address uint64, n int, lane int, write bool) ([]by
 	}
 	switch as {
 	case globalSpace:
+		if w.waited>>lane&1 == 0 {
+			return nil, fmt.Errorf("lane %d: %d bytes at %#x before it waited for the launches before (griddepcontrol.wait)", w.first+lane, n, address)
+		}
 		for i := range w.buffers {
 			b := &w.buffers[(w.hit+i)%len(w.buffers)]
 			if at := address - b.address; address >= b.address && at+uint64(n) <= uint64(len(b.bytes)) && (b.write || !write) {
@@ -242,6 +248,11 @@ func (w *warp) memory(as int, address uint64, n int, lane int, write bool) ([]by
 		return b, nil
 	}
 	return nil, fmt.Errorf("memory of address space %d", as)
+}
+
+// has tells whether an address is in a buffer.
+func (w *warp) has(address uint64) bool {
+	return slices.ContainsFunc(w.buffers, func(b buffer) bool { return address-b.address < uint64(len(b.bytes)) })
 }
 
 // local is shared memory at an address, and who touched it.

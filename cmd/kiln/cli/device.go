@@ -101,7 +101,7 @@ func (d *device) watch(f *flags) error {
 	if _, err := graphOptions(f); err != nil { // a value that is none is wrong on every device
 		return err
 	}
-	for _, name := range []string{"graph", "graph-build"} {
+	for _, name := range []string{"graph", "graph-build", "overlap"} {
 		if f.given(name) && !f.fromEnv[name] && d.gpu == nil {
 			return refuse(fmt.Errorf("--%s: device %s has no graphs", name, d.name), "--device cuda")
 		}

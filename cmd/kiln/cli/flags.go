@@ -57,6 +57,7 @@ var flagTable = []flagDef{
 	{name: "device", def: "ref", commands: []string{"check"}, arg: "D", doc: "ref: what passes do; host, hip[:N], cuda[:N], emu[:CHIP]: what compiled code does"},
 	{name: "graph", def: "auto", commands: []string{"run", "logits", "check", "bench", "tune"}, arg: "G", doc: "on GPUs: on, off, or auto, which is on unless a fault of the driver is known"},
 	{name: "graph-build", def: "explicit", commands: []string{"run", "logits", "check", "bench", "tune"}, arg: "B", doc: "on GPUs: explicit makes graphs node by node, capture records a stream"},
+	{name: "overlap", def: "auto", commands: []string{"run", "logits", "check", "bench", "tune"}, arg: "O", doc: "on GPUs: let a kernel of a graph begin while the one before ends: on, off, or auto"},
 	{name: "strict", def: false, commands: []string{"run", "logits"}, doc: "a start-up check that does not hold is an error, exit code 4"},
 	{name: "startup-check", def: false, commands: []string{"run", "logits"}, doc: "run the start-up checks on emu, too, where they take long; =false: nowhere"},
 	{name: "watchdog", def: "", commands: []string{"run"}, arg: "30s", doc: "on GPUs: a step that takes longer is an error; with --graph off it names the kernel"},

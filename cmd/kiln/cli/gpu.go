@@ -50,7 +50,7 @@ func parseGPU(name string) (kind string, index int, ok bool) {
 	return kind, n, err == nil && n >= 0 && strconv.Itoa(n) == number
 }
 
-// graphOptions reads --graph, --graph-build and --watchdog.
+// graphOptions reads --graph, --graph-build, --overlap and --watchdog.
 func graphOptions(f *flags) (cuda.PlanOptions, error) {
 	var o cuda.PlanOptions
 	var err error
@@ -59,6 +59,9 @@ func graphOptions(f *flags) (cuda.PlanOptions, error) {
 	}
 	if o.Build, err = cuda.ParseBuild(f.text("graph-build")); err != nil {
 		return o, usagef("--graph-build explicit", "%s %w", f.origins("graph-build"), err)
+	}
+	if o.Overlap, err = cuda.ParseOverlap(f.text("overlap")); err != nil {
+		return o, usagef("--overlap auto", "%s %w", f.origins("overlap"), err)
 	}
 	if text := f.text("watchdog"); text != "" {
 		if o.Watchdog, err = time.ParseDuration(text); err != nil || o.Watchdog <= 0 {
@@ -88,6 +91,9 @@ func openGPU(e *env, f *flags, kind string, index int) (g *gpuDevice, absent boo
 	o, err := graphOptions(f)
 	if err != nil {
 		return nil, false, err
+	}
+	if kind == "hip" && o.Overlap == "on" {
+		return nil, false, refuse(fmt.Errorf("%s on: ROCm has no launches that overlap", f.origins("overlap")), f.commandWith("overlap", "auto"))
 	}
 	g = &gpuDevice{kind: kind, index: index}
 	named := f.text(kind + "-lib")

@@ -49,10 +49,18 @@ func (d device) graphs() (yes bool, why string) {
 		return false, "device " + d.name + " has no graphs"
 	case d.gpu.opened == nil || !d.gpu.opened.Graphs():
 		return false, d.gpu.eager
-	case d.gpu.opened.Options().Build == "capture":
-		return true, "recorded from a stream"
 	}
-	return true, "built node by node"
+	why = "built node by node"
+	if d.gpu.opened.Options().Build == "capture" {
+		why = "recorded from a stream"
+	}
+	if d.gpu.kind != "cuda" { // no other driver has launches that overlap
+		return true, why
+	}
+	if overlaps, not := d.gpu.opened.Overlaps(); !overlaps {
+		return true, fmt.Sprintf("%s; kernels do not overlap: %v", why, not)
+	}
+	return true, why + "; kernels overlap"
 }
 
 // printGraphed writes the table for people.

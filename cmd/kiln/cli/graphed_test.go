@@ -27,10 +27,12 @@ func TestGraphed(t *testing.T) {
 		{[]string{"--device", "hip", "--graph", "off"}, "7.2.1", 9, false, "--graph off"},
 		{[]string{"--device", "hip"}, "7.2.1", 9, false, fault},
 		{[]string{"--device", "hip", "--graph", "on"}, "7.2.1", 9, true, "built node by node"},
+		{[]string{"--device", "cuda"}, "", 9, true, "built node by node; kernels overlap"},
+		{[]string{"--device", "cuda", "--graph-build", "capture", "--overlap", "off"}, "", 9, true, "recorded from a stream; kernels do not overlap: --overlap off"},
 		{[]string{"--device", "host"}, "", 7, false, "device host has no graphs"},
 		{[]string{"--device", "emu:gfx942"}, "", 7, false, "device emu:gfx942 has no graphs"},
 	} {
-		hip, cuda := devicetest.FakeDrivers(t, devicetest.Fakes{HIP: []string{"gfx942:sramecc+:xnack-"}, ROCm: tc.rocm})
+		hip, cuda := devicetest.FakeDrivers(t, devicetest.Fakes{HIP: []string{"gfx942:sramecc+:xnack-"}, CUDA: []string{"sm_90"}, ROCm: tc.rocm})
 		f, err := parsed("run", append(tc.args, "--hip-lib", hip, "--cuda-lib", cuda)...)
 		if err != nil {
 			t.Fatal(err)

@@ -151,8 +151,8 @@ func TestRunFitsMemory(t *testing.T) {
 			t.Errorf("%v: standard output\n%swant %s", more, r.stdout, want)
 		}
 	}
-	graphed(`(?m)^  entry +bucket +nodes +graphed +why\n(  .* yes +built node by node\n)+$`)
-	graphed(`(?m)^  decode +B=1 .* [0-9]+ +yes +recorded from a stream$`, "--graph-build", "capture")
+	graphed(`(?m)^  entry +bucket +nodes +graphed +why\n(  .* yes +built node by node; kernels overlap\n)+$`)
+	graphed(`(?m)^  decode +B=1 .* [0-9]+ +yes +recorded from a stream; kernels overlap$`, "--graph-build", "capture")
 	graphed(`(?m)^  decode +B=1 .* [0-9]+ +no +--graph off$`, "--graph", "off")
 	if less := run(weightless, total-1, "--dry-run"); less.code != exitRefused || !negativeFree.MatchString(less.stdout) {
 		t.Errorf("exit code %d, standard output\n%s", less.code, less.stdout)

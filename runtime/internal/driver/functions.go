@@ -37,9 +37,9 @@ func (f *function) call(args ...uintptr) int {
 }
 
 // functions is the table of C functions: the tag of a field has the symbol in each
-// library that has one. "since" is the first HIP version with the symbol; such a
-// function may be absent, and its user looks at address first. Every other one is
-// required.
+// library that has one. "since" is the first version of the interface with the symbol;
+// such a function may be absent, and its user looks at address first. Every other one
+// is required.
 type functions struct {
 	Init             function `hip:"hipInit" cuda:"cuInit"`
 	DriverVersion    function `hip:"hipDriverGetVersion" cuda:"cuDriverGetVersion"`
@@ -82,6 +82,7 @@ type functions struct {
 	FunctionGet      function `hip:"hipFuncGetAttribute" cuda:"cuFuncGetAttribute"`
 	FunctionSet      function `cuda:"cuFuncSetAttribute"`
 	LaunchKernel     function `hip:"hipModuleLaunchKernel" cuda:"cuLaunchKernel"`
+	LaunchKernelEx   function `cuda:"cuLaunchKernelEx" since:"11.8"`
 	StreamCreate     function `hip:"hipStreamCreateWithFlags" cuda:"cuStreamCreate"`
 	StreamDestroy    function `hip:"hipStreamDestroy" cuda:"cuStreamDestroy_v2"`
 	StreamSync       function `hip:"hipStreamSynchronize" cuda:"cuStreamSynchronize"`
@@ -97,6 +98,7 @@ type functions struct {
 	GraphCreate      function `hip:"hipGraphCreate" cuda:"cuGraphCreate"`
 	GraphDestroy     function `hip:"hipGraphDestroy" cuda:"cuGraphDestroy"`
 	GraphAddKernel   function `hip:"hipGraphAddKernelNode" cuda:"cuGraphAddKernelNode_v2"`
+	GraphDependAfter function `cuda:"cuGraphAddDependencies_v2" since:"12.3"`
 	GraphNodes       function `hip:"hipGraphGetNodes" cuda:"cuGraphGetNodes"`
 	GraphInstantiate function `hip:"hipGraphInstantiateWithFlags" cuda:"cuGraphInstantiateWithFlags"`
 	GraphLaunch      function `hip:"hipGraphLaunch" cuda:"cuGraphLaunch"`
@@ -108,7 +110,7 @@ type Symbol struct {
 	Function string // of the table: equal for both interfaces
 	Name     string
 	Required bool
-	Since    string // the first HIP version that has it, of one that is not required
+	Since    string // the first version that has it, of one that is not required
 }
 
 // symbolOf reads the tag of a field; Name is "" if the interface has no such

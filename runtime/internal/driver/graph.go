@@ -24,7 +24,7 @@ func (d *Device) ownGraph(g *Graph, how string, needs ...*resource) {
 }
 
 // BuildGraph makes a graph of a list of launches: a chain of kernel nodes, each
-// after the one before. No stream takes part.
+// after the one before, by an edge that says so if it overlaps. No stream takes part.
 func (d *Device) BuildGraph(q *Sequence) (*Graph, error) {
 	g := &Graph{}
 	return made(g, d.Do(func() error {
@@ -38,7 +38,15 @@ func (d *Device) BuildGraph(q *Sequence) (*Graph, error) {
 		var last uintptr
 		for i := range q.launches {
 			var node uintptr
-			err := d.try(&d.lib.fn.GraphAddKernel, uintptr(unsafe.Pointer(&node)), g.handle, uintptr(unsafe.Pointer(&last)), uintptr(min(i, 1)), q.launches[i].node)
+			before, overlap := min(i, 1), i > 0 && q.launches[i].Overlap
+			if overlap {
+				before = 0
+			}
+			err := d.try(&d.lib.fn.GraphAddKernel, uintptr(unsafe.Pointer(&node)), g.handle, uintptr(unsafe.Pointer(&last)), uintptr(before), q.launches[i].node)
+			if err == nil && overlap {
+				edge := cudaProgrammaticEdge
+				err = d.try(&d.lib.fn.GraphDependAfter, g.handle, uintptr(unsafe.Pointer(&last)), uintptr(unsafe.Pointer(&node)), uintptr(unsafe.Pointer(&edge)), 1)
+			}
 			if err != nil {
 				err = fmt.Errorf("building a graph: %w", &LaunchError{i, q.launches[i].Function.name, err})
 				return errors.Join(err, d.try(&d.lib.fn.GraphDestroy, g.handle))
@@ -64,7 +72,7 @@ func (d *Device) CaptureGraph(q *Sequence) (*Graph, error) {
 			return err
 		}
 		for i := range q.launches {
-			if err := d.enqueue(i, &q.launches[i], s.handle); err != nil {
+			if err := d.record(i, &q.launches[i], s.handle); err != nil {
 				return err
 			}
 			if err := s.capturing(); err != nil {

@@ -18,6 +18,10 @@ type Launch struct {
 	Shared   uint32    // bytes of LDS beyond what the code declares
 	Args     []byte    // the argument block
 	Params   []Param   // what is in it, in the order of the kernel's parameters
+	// Overlap lets a graph begin the launch before the one before has ended: the kernel
+	// waits for that by itself (CUDA, "Programmatic Dependent Launch"). Streams that run
+	// a list launch by launch do not.
+	Overlap bool
 }
 
 // LaunchError says which launch of a list failed.
@@ -45,8 +49,9 @@ type Sequence struct {
 // prepared is a launch whose arguments are outside of the Go heap.
 type prepared struct {
 	Launch
-	parameters uintptr // void *[], one for each parameter
-	node       uintptr // the struct that GraphAddKernel takes
+	parameters uintptr           // void *[], one for each parameter
+	node       uintptr           // the struct that GraphAddKernel takes
+	config     *cudaLaunchConfig // of a launch that overlaps
 }
 
 const pointerBytes = 8
@@ -70,6 +75,9 @@ func (d *Device) Prepare(launches []Launch) (*Sequence, error) {
 				q.modules = append(q.modules, &m.resource)
 			}
 			size += room(len(l.Args)) + room(pointerBytes*len(l.Params)) + room(d.nodeBytes())
+			if l.Overlap {
+				size += room(int(unsafe.Sizeof(cudaLaunchConfig{}))) + room(int(unsafe.Sizeof(cudaLaunchAttribute{})))
+			}
 		}
 		memory, err := newBlock(size)
 		if err != nil {
@@ -110,6 +118,11 @@ func (d *Device) checkLaunch(l Launch) error {
 		items *= block
 		if items > uint64(d.info.MaxGroup) {
 			return fmt.Errorf("block %v: more than %d work-items", l.Block, d.info.MaxGroup)
+		}
+	}
+	if l.Overlap {
+		if err := d.CanOverlap(); err != nil {
+			return err
 		}
 	}
 	if int64(l.Shared) > int64(d.info.MaxShared) {
@@ -153,8 +166,43 @@ func (d *Device) prepare(l Launch, memory *block) prepared {
 			function: l.Function.handle, gridDim: l.Grid, blockDim: l.Block, sharedMemBytes: l.Shared, kernelParams: at(list),
 		}
 	}
+	var config *cudaLaunchConfig
+	if l.Overlap {
+		attr := memory.take(int(unsafe.Sizeof(cudaLaunchAttribute{})))
+		a := (*cudaLaunchAttribute)(unsafe.Pointer(&attr[0]))
+		a.id, a.value[0] = cudaProgrammaticLaunch, 1
+		config = (*cudaLaunchConfig)(unsafe.Pointer(&memory.take(int(unsafe.Sizeof(cudaLaunchConfig{})))[0]))
+		*config = cudaLaunchConfig{gridDim: l.Grid, blockDim: l.Block, sharedMemBytes: l.Shared, attrs: at(attr), numAttrs: 1}
+	}
 	l.Args, l.Params = args, nil
-	return prepared{l, at(list), at(node)}
+	return prepared{l, at(list), at(node), config}
+}
+
+// CanOverlap is an error if launches cannot overlap: with ROCm, or a driver that is too
+// old.
+func (d *Device) CanOverlap() error {
+	if d.lib.Kind != CUDA {
+		return fmt.Errorf("%s has no launches that overlap", d.lib.Kind)
+	}
+	for _, f := range []*function{&d.lib.fn.LaunchKernelEx, &d.lib.fn.GraphDependAfter} {
+		if f.address == 0 {
+			return fmt.Errorf("launches that overlap need %s, which %s lacks", f.name, d.lib.Path)
+		}
+	}
+	return nil
+}
+
+// record launches one kernel into a stream that is captured: a node of a graph, the
+// first of which has none to overlap with.
+func (d *Device) record(i int, p *prepared, stream uintptr) error {
+	if p.config == nil || i == 0 {
+		return d.enqueue(i, p, stream)
+	}
+	p.config.stream = stream
+	if err := d.try(&d.lib.fn.LaunchKernelEx, uintptr(unsafe.Pointer(p.config)), p.Function.handle, p.parameters, 0); err != nil {
+		return &LaunchError{i, p.Function.name, err}
+	}
+	return nil
 }
 
 // enqueue launches one kernel, on the device's thread.

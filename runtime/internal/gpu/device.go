@@ -23,6 +23,7 @@ type Kernel struct {
 	Params []driver.Param // of the arguments that a caller gives
 	Block  int            // work-items of a group, which a launch must have; 0: any number
 	Pool   bool           // it uses shared memory that a launch gives
+	Waits  bool           // it waits for the launch before, before it touches memory
 
 	shared int // bytes that launches may give by now
 }
@@ -51,9 +52,12 @@ type write struct {
 
 // New makes a device of an open GPU, which it takes over, also when it fails.
 func New(d *driver.Device, v Vendor, o Options) (*Device, error) {
-	o.Graph, o.Build = cmp.Or(o.Graph, GraphAuto), cmp.Or(o.Build, BuildExplicit)
+	o.Graph, o.Build, o.Overlap = cmp.Or(o.Graph, GraphAuto), cmp.Or(o.Build, BuildExplicit), cmp.Or(o.Overlap, OverlapAuto)
 	x := &Device{Device: d, vendor: v, opts: o}
 	var err error
+	if _, why := x.Overlaps(); o.Overlap == OverlapOn && why != nil {
+		return nil, errors.Join(fmt.Errorf("overlap %s: %w", o.Overlap, why), x.Close())
+	}
 	if x.stream, err = d.NewStream(); err == nil {
 		x.staging, err = d.AllocatePinned(cmp.Or(o.Staging, defaultStaging))
 	}
@@ -74,6 +78,16 @@ func (d *Device) Options() Options { return d.opts }
 
 // Graphs tells whether sequences are replayed as graphs.
 func (d *Device) Graphs() bool { return d.opts.Graph != GraphOff }
+
+// Overlaps tells whether kernels of a graph that are made for it begin while the one
+// before ends, and why not.
+func (d *Device) Overlaps() (yes bool, why error) {
+	if d.opts.Overlap == OverlapOff {
+		return false, errors.New("--overlap off")
+	}
+	why = d.CanOverlap()
+	return why == nil, why
+}
 
 // SetGraphs implements device.Replayer.
 func (d *Device) SetGraphs(on bool) {

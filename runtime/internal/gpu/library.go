@@ -105,7 +105,9 @@ func (l *library) launch(x *device.Launch) (driver.Launch, error) {
 		}
 		binary.LittleEndian.PutUint64(args[p.Offset:], word)
 	}
+	overlap, _ := l.d.Overlaps()
 	return driver.Launch{
+		Overlap:  overlap && k.Waits,
 		Function: k.Function, Grid: [3]uint32{uint32(x.Grid), 1, 1}, Block: [3]uint32{uint32(x.Block), 1, 1},
 		Shared: uint32(x.Shared), Args: args, Params: k.Params,
 	}, nil

@@ -25,10 +25,23 @@ const (
 	BuildCapture  Build = "capture"  // by recording what a stream would do
 )
 
-// Graphs and Builds list the choices, the default first.
+// Overlap says whether a kernel of a graph may begin while the one before ends: it asks
+// for its weights and then waits for the end by itself (CUDA, "Programmatic Dependent
+// Launch"). The results are the same bits.
+type Overlap string
+
+// The choices.
+const (
+	OverlapAuto Overlap = "auto" // where the driver can
+	OverlapOn   Overlap = "on"   // an error where it cannot
+	OverlapOff  Overlap = "off"
+)
+
+// Graphs, Builds and Overlaps list the choices, the default first.
 var (
-	Graphs = []Graph{GraphAuto, GraphOn, GraphOff}
-	Builds = []Build{BuildExplicit, BuildCapture}
+	Graphs   = []Graph{GraphAuto, GraphOn, GraphOff}
+	Builds   = []Build{BuildExplicit, BuildCapture}
+	Overlaps = []Overlap{OverlapAuto, OverlapOn, OverlapOff}
 )
 
 // ParseGraph reads --graph; "" is the default.
@@ -36,6 +49,9 @@ func ParseGraph(s string) (Graph, error) { return parse(s, Graphs) }
 
 // ParseBuild reads --graph-build; "" is the default.
 func ParseBuild(s string) (Build, error) { return parse(s, Builds) }
+
+// ParseOverlap reads --overlap; "" is the default.
+func ParseOverlap(s string) (Overlap, error) { return parse(s, Overlaps) }
 
 func parse[T ~string](s string, all []T) (T, error) {
 	var names []string
@@ -50,8 +66,9 @@ func parse[T ~string](s string, all []T) (T, error) {
 
 // Options of a device. The zero Options are the defaults.
 type Options struct {
-	Graph Graph
-	Build Build
+	Graph   Graph
+	Build   Build
+	Overlap Overlap
 	// Staging is how many bytes of pinned memory copies pass through; 0 is 8 MiB.
 	Staging int64
 	// Watchdog is how long a step may take until it is an error; 0 is for ever. Without

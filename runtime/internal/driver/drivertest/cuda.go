@@ -1,8 +1,10 @@
 package drivertest
 
 import (
+	"encoding/binary"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"unsafe"
 
@@ -21,6 +23,61 @@ var cudaNode = Layout{
 
 func (c *callbacks) CuGraphAddKernelNode_v2(to, handle, after, count, params uintptr) int32 {
 	return c.addKernel("cuGraphAddKernelNode_v2", cudaNode, "CUDA_KERNEL_NODE_PARAMS", to, handle, after, count, params)
+}
+
+// CuGraphAddDependencies_v2 adds edges, of which the fake knows the programmatic ones.
+func (c *callbacks) CuGraphAddDependencies_v2(handle, from, to, edges, count uintptr) int32 {
+	g, ok := get[*graph](c.fake, "cuGraphAddDependencies_v2", handle)
+	if !ok {
+		return codeInvalidValue
+	}
+	for i := range count {
+		before, after := *wordAt(from + wordBytes*i), *wordAt(to + wordBytes*i)
+		has := func(handle uintptr) int {
+			return slices.IndexFunc(g.nodes, func(n *node) bool { return n.handle == handle })
+		}
+		// from_port programmatic, to_port, type programmatic, reserved bytes
+		if has(before) < 0 || has(after) < 0 || *wordAt(edges + wordBytes*i) != 1|1<<16 {
+			return codeInvalidValue
+		}
+		c.fake.overlap(g.nodes[has(after)], before)
+	}
+	return 0
+}
+
+// overlap has a node begin before the one before has ended, which its kernel must be
+// made for.
+func (f *Fake) overlap(n *node, before uintptr) {
+	n.after = append(n.after, before)
+	f.overlaps++
+	if !n.launch.waits {
+		f.problem("a kernel that does not wait for the one before is to overlap with it")
+	}
+}
+
+// CuLaunchKernelEx takes the one attribute that the bindings give.
+func (c *callbacks) CuLaunchKernelEx(config, function, params, extra uintptr) int32 {
+	b := bytesAt(config, 56) // CUlaunchConfig
+	u32 := func(at int) uint32 { return binary.LittleEndian.Uint32(b[at:]) }
+	u64 := func(at int) uintptr { return uintptr(binary.LittleEndian.Uint64(b[at:])) }
+	if u32(48) != 1 {
+		return codeInvalidValue
+	}
+	attribute := bytesAt(u64(40), 72) // CUlaunchAttribute
+	if attribute[0] != 6 || attribute[8] != 1 {
+		return codeInvalidValue
+	}
+	n, code := c.launch("cuLaunchKernelEx", function, params, extra, [3]uint32{u32(0), u32(4), u32(8)}, [3]uint32{u32(12), u32(16), u32(20)}, u32(24))
+	if code != 0 {
+		return code
+	}
+	if code = c.fake.submit("cuLaunchKernelEx", u64(32), n); code != 0 || len(n.after) != 1 {
+		return code
+	}
+	before := n.after[0]
+	n.after = nil
+	c.fake.overlap(n, before)
+	return 0
 }
 
 const codeInvalidPTX = 218
@@ -137,7 +194,7 @@ func (c *callbacks) CuModuleLoadDataEx(to, image, count, names, values uintptr) 
 	text := strings.TrimPrefix(textAt(image), cubinHead)
 	kernels, err := parsePTX(text)
 	if err == nil {
-		*wordAt(to) = c.fake.put(&module{kernels: kernels, pools: pools(text)})
+		*wordAt(to) = c.fake.put(&module{kernels: kernels, pools: pools(text), waits: waits(text)})
 		return 0
 	}
 	writeLog(err, count, names, values)
@@ -217,6 +274,21 @@ var (
 	ptxEntry = regexp.MustCompile(`\.entry\s+(\w+)\s*\(([^)]*)\)`)
 	ptxParam = regexp.MustCompile(`^\.param\s+\.([a-z])([0-9]+)(?:\s+\.ptr\s+\.global\s+\.align\s+[0-9]+)?\s+\w+$`)
 )
+
+// waits are the kernels that wait for the launch before.
+func waits(text string) []string {
+	p, err := object.ReadPTX([]byte(text))
+	if err != nil {
+		return nil // such text is found elsewhere
+	}
+	var list []string
+	for _, e := range p.Entries {
+		if e.Waits {
+			list = append(list, e.Name)
+		}
+	}
+	return list
+}
 
 // pools are the kernels that use LDS which a launch adds.
 func pools(text string) []string {

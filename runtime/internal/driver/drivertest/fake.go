@@ -53,7 +53,8 @@ type Launch struct {
 	Kernarg []byte
 	Graph   bool // as a node, not from a stream
 
-	fake *Fake
+	waits bool // the kernel waits for the launch before
+	fake  *Fake
 }
 
 // Memory is a part of the device's memory.
@@ -104,6 +105,7 @@ type Fake struct {
 	launches []Launch
 	pending  func() // a copy to a device that is still on its way, as drivers do small ones
 	problems []string
+	overlaps int               // edges of graphs by which a kernel begins before the one before has ended
 	props    map[string]Layout // by the symbol that writes them
 	headers  Layout            // of what is equal in all versions
 }
@@ -236,6 +238,14 @@ func (f *Fake) Problems() []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return slices.Clone(f.problems)
+}
+
+// Overlaps is how many edges of graphs there were by which a kernel may begin before the
+// one before has ended.
+func (f *Fake) Overlaps() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.overlaps
 }
 
 // Open lists what was made and not given back, sorted.

@@ -15,7 +15,7 @@ func (c *callbacks) launch(call string, function, params, extra uintptr, grid, b
 	if slices.Contains(grid[:], 0) || items == 0 || items > maxGroup || int(shared) > c.fake.maxShared(k) || k.pool && shared == 0 || extra != 0 {
 		return nil, codeInvalidValue
 	}
-	l := &Launch{Device: c.fake.device(), Object: k.object, Kernel: k.kernel, Grid: grid, Block: block, Shared: shared, Kernarg: make([]byte, k.kernel.KernargBytes)}
+	l := &Launch{Device: c.fake.device(), Object: k.object, Kernel: k.kernel, Grid: grid, Block: block, Shared: shared, Kernarg: make([]byte, k.kernel.KernargBytes), waits: k.waits}
 	at := 0
 	for _, a := range k.kernel.Args {
 		if a.Hidden() {

@@ -13,6 +13,7 @@ type module struct {
 	object  *object.CodeObject
 	kernels []object.Kernel
 	pools   []string // names of those that use LDS which a launch adds
+	waits   []string // names of those that wait for the launch before
 }
 
 // kernel is a function handle, which belongs to a module and is not given back.
@@ -23,6 +24,7 @@ type kernel struct {
 	// dynamic is how much LDS a launch may add; 0 if the kernel did not ask.
 	dynamic int
 	pool    bool // the code uses LDS that a launch adds
+	waits   bool // it waits for the launch before
 }
 
 // maxShared is how much LDS a launch of the kernel may add.
@@ -91,7 +93,7 @@ func (c *callbacks) HipModuleGetFunction(to, handle, name uintptr) int32 {
 	if at < 0 {
 		return codeNotFound
 	}
-	*wordAt(to) = c.fake.put(&kernel{module: handle, object: m.object, kernel: &m.kernels[at], pool: slices.Contains(m.pools, text)})
+	*wordAt(to) = c.fake.put(&kernel{module: handle, object: m.object, kernel: &m.kernels[at], pool: slices.Contains(m.pools, text), waits: slices.Contains(m.waits, text)})
 	return 0
 }
 
