@@ -44,18 +44,17 @@ var gemmTiles = []gemmTile{
 	{across: [2]int{2, 4}, units: [2]int{4, 8}, stages: 4, deep: 1, totals: true, bf16: gemmTime{93, 96}},
 	{across: [2]int{4, 2}, units: [2]int{2, 8}, stages: 3, deep: 2, late: true, bf16: gemmTime{53, 53}},
 	{across: [2]int{4, 2}, units: [2]int{2, 8}, stages: 3, deep: 2, totals: true, late: true, fp8: gemmTime{70, 70}},
-	{across: [2]int{8, 1}, units: [2]int{1, 16}, stages: 5, deep: 2, together: true, bf16: gemmTime{32, 32}},
-	{across: [2]int{8, 1}, units: [2]int{1, 16}, stages: 6, deep: 2, together: true, bf16: gemmTime{33, 33}},
-	{across: [2]int{8, 1}, units: [2]int{1, 24}, stages: 4, deep: 2, together: true, bf16: gemmTime{60, 60}},
-	{across: [2]int{8, 1}, units: [2]int{1, 20}, stages: 5, deep: 2, together: true, bf16: gemmTime{60, 60}},
-	{across: [2]int{8, 1}, units: [2]int{1, 12}, stages: 6, deep: 1, together: true, fp8: gemmTime{25, 25}},
-	{across: [2]int{8, 1}, units: [2]int{1, 16}, stages: 5, deep: 1, together: true, totals: true, fp8: gemmTime{40, 40}},
-	{across: [2]int{8, 1}, units: [2]int{1, 16}, stages: 6, deep: 1, together: true, fp8: gemmTime{41, 41}},
+	{across: [2]int{8, 1}, units: [2]int{1, 16}, stages: 6, deep: 2, together: true, bf16: gemmTime{31, 32.5}},
+	{across: [2]int{8, 1}, units: [2]int{1, 16}, stages: 6, deep: 1, together: true, fp8: gemmTime{41, 39}},
 }
 
 // matrixTileTime is what matrixTile's tiles of 64 rows of x and 32 of w take, by whether w
 // is bf16; those of 16 rows of w are taken to need half of it.
 var matrixTileTime = map[bool]gemmTime{true: {16, 14}, false: {12, 13}}
+
+// orderTime is microseconds that orderX takes, and those for a row and K of 4096; x that is
+// rounded is in order then.
+var orderTime = struct{ launch, row float64 }{2, 15.0 / 4096}
 
 // gemmProcessors is how many an H200 has. A group has one for itself.
 const gemmProcessors = 132
@@ -88,7 +87,11 @@ func (p *matrixProduct) shapeMany(m, groups int) {
 		if !ok {
 			continue
 		}
-		if us := q.gemm.timeOf(p.w).of(tiles(&q)); us < least {
+		us := q.gemm.timeOf(p.w).of(tiles(&q))
+		if q.gemm.together && p.w == ir.BF16 {
+			us += orderTime.launch + orderTime.row*float64(m*groups)
+		}
+		if us < least {
 			*p, least = q, us
 		}
 	}
