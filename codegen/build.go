@@ -82,6 +82,10 @@ func (f *feed) SelectKernels(s *passes.Step) error {
 	return err
 }
 
+// stepsAhead is how many steps may wait to be lowered beside the plans: each is a graph
+// in memory.
+const stepsAhead = 2
+
 // unit starts a unit with the compiler's settings.
 func (c *Compiler) unit(ctx context.Context, t *target.Target) *Unit {
 	u := NewUnit(t)
@@ -105,12 +109,13 @@ func (c *Compiler) build(ctx context.Context, key string, t *target.Target, m *p
 	}
 	start := time.Now()
 	u := c.unit(ctx, t)
+	u.encode = true
 	// What is beside the plans is lowered from the same steps on another core, and while
 	// LLVM is at work on the kernels of the plans. Its kernels, most of them the same
 	// ones, are compiled after these.
-	steps := make(chan *passes.Step, len(buckets))
+	steps := make(chan *passes.Step, stepsAhead)
 	wait := c.startSides(ctx, t, steps)
-	err := passes.Lower(m, buckets, &feed{u, steps})
+	err := passes.LowerEach(m, buckets, &feed{u, steps})
 	close(steps)
 	lowering := time.Since(start)
 	var out *Compiled
@@ -125,9 +130,9 @@ func (c *Compiler) build(ctx context.Context, key string, t *target.Target, m *p
 		return nil, Stats{}, err
 	}
 	st := out.Stats
-	st.Plans, st.Lowering = len(u.Module.Plans), lowering
+	st.Plans, st.Lowering = len(u.plans), lowering
 	st.choices(u.Module)
-	code := bundle.Code{Module: u.Module, Object: out.Object}
+	code := bundle.Code{Module: u.Module, Plans: u.plans, Object: out.Object}
 	if m.Pack != nil {
 		code.Pack = ir.Text(m.Pack)
 	}

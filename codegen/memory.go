@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/kiln-project/kiln/codegen/bundle"
 	"github.com/kiln-project/kiln/codegen/plan"
 	"github.com/kiln-project/kiln/ir"
 	"github.com/kiln-project/kiln/passes"
@@ -26,8 +27,16 @@ func (u *Unit) PlanMemory(s *passes.Step) error {
 		p.Binding = append(p.Binding, plan.Binding{Symbol: sym, Value: s.Bind[sym]})
 	}
 	l.finish(s.Graph, p)
-	u.Module.Plans = append(u.Module.Plans, p)
-	return u.Module.CheckPlan(p)
+	if err := u.Module.CheckPlan(p); err != nil {
+		return err
+	}
+	if !u.encode {
+		u.Module.Plans = append(u.Module.Plans, p)
+		return nil
+	}
+	data, err := bundle.EncodePlan(p)
+	u.plans, u.spare = append(u.plans, data), l
+	return err
 }
 
 // finish lays out the arena and fills in the plan. Outputs live to the end, and

@@ -14,6 +14,9 @@ import (
 // Code is what a bundle holds for one target.
 type Code struct {
 	Module *plan.Module
+	// Plans, if not nil, are the module's plans as EncodePlan wrote them, which then has
+	// none itself: many plans take much less memory so.
+	Plans  [][]byte
 	Object []byte
 	Pack   string // .kir text; "" if nothing is packed
 	// What was compiled beside the plans, or nil.
@@ -79,6 +82,9 @@ const (
 	emitFolder = "ir/"
 )
 
+// EncodePlan is a plan's file.
+func EncodePlan(p *plan.Plan) ([]byte, error) { return marshal(p, false) }
+
 // Encode makes the files. Equal code gives equal bytes.
 func (c *Code) Encode() (Files, error) {
 	module, err := marshal(c.Module, true)
@@ -87,9 +93,14 @@ func (c *Code) Encode() (Files, error) {
 	if c.Pack != "" {
 		files = append(files, File{packName, []byte(c.Pack)})
 	}
-	for i, p := range c.Module.Plans {
-		data, err := marshal(p, false)
-		errs = append(errs, err)
+	plans := c.Plans
+	if plans == nil {
+		for _, p := range c.Module.Plans {
+			data, err := EncodePlan(p)
+			errs, plans = append(errs, err), append(plans, data)
+		}
+	}
+	for i, data := range plans {
 		files = append(files, File{fmt.Sprintf("%s%03d.json", planPrefix, i), data})
 	}
 	for _, s := range []struct {

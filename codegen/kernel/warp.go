@@ -31,10 +31,33 @@ func (k *K) WarpMMA(m *target.MMA, a, b, c Vec) Vec {
 	return k.fields(out, F32)
 }
 
-// mulBF16 multiplies two bf16 numbers of a word with two others.
-func (k *K) mulBF16(x, y V) V {
+// ReluBF16 rounds two f32 numbers to bf16, and those below 0 to 0, in one word: lo is in
+// its lower half. NaN stays NaN. NVIDIA only.
+func (k *K) ReluBF16(lo, hi V) V {
+	if lo.t != F32 || hi.t != F32 || !k.nvidia("bf16 numbers from 0 on") {
+		k.fail("bf16 numbers of %v and %v", lo.t, hi.t)
+		return k.Int32(0)
+	}
+	pair := k.intrinsic("llvm.nvvm.ff2bf16x2.rn.relu", types.NewVector(2, bfloat), k.raw(hi), k.raw(lo))
+	return V{t: I32, v: k.b.NewBitCast(pair, types.I32)}
+}
+
+// MulBF16 multiplies two bf16 numbers of a word with two others. GPUs with such numbers
+// only.
+func (k *K) MulBF16(x, y V) V {
 	pair := func(x V) value.Value { return k.b.NewBitCast(k.raw(x), types.NewVector(2, bfloat)) }
 	return V{t: I32, v: k.b.NewBitCast(k.b.NewFMul(pair(x), pair(y)), types.I32)}
+}
+
+// MaxBF16 is the larger of each two bf16 numbers of words, or NaN if either is NaN; -0 is
+// below +0. NVIDIA GPUs only.
+func (k *K) MaxBF16(x, y V) V {
+	if !k.nvidia("maximum of two bf16") {
+		return x
+	}
+	t := types.NewVector(2, bfloat)
+	pair := func(x V) value.Value { return k.b.NewBitCast(k.raw(x), t) }
+	return V{t: I32, v: k.b.NewBitCast(k.intrinsic("llvm.maximum.v2bf16", t, pair(x), pair(y)), types.I32)}
 }
 
 // pow2BF16 is a word with 2^e twice.
@@ -52,7 +75,7 @@ func (k *K) e4m3ToBF16(x Vec) Vec {
 			// Two codes, each the lower byte of a half, with its sign in all bits above.
 			p := k.prmt(k.At(x, i), k.Int32(0), 0x9180+half*0x2222)
 			v := k.And(k.Shl(p, k.Int32(4)), k.Int32(-0x780F7810)) // 87F0 in each half
-			out = append(out, k.mulBF16(v, unit))
+			out = append(out, k.MulBF16(v, unit))
 		}
 	}
 	return k.MakeVec(out...)
@@ -93,7 +116,7 @@ func (k *K) E2M1RowsApart(rows []Vec, scales []V) []Vec {
 	some := k.WaveAny(k.Cmp(GT, largest, k.Int32(two)))
 	for i, row := range rows {
 		factor := pair(k.Min(scales[i], k.Int32(two)), unit)
-		out[i] = k.VecVar(k.MapVec(func(v ...V) V { return k.mulBF16(v[0], factor) }, k.e2m1Halves(row)))
+		out[i] = k.VecVar(k.MapVec(func(v ...V) V { return k.MulBF16(v[0], factor) }, k.e2m1Halves(row)))
 	}
 	k.If(some, func() {
 		for i, x := range out {
@@ -145,7 +168,7 @@ func (k *K) e2m1InOrder(x Vec, scale V) Vec {
 // scaleBF16 is bf16 numbers, two to a word, times a power of two or NaN, which bf16 has.
 func (k *K) scaleBF16(x Vec, scale V) Vec {
 	both := k.UpperHalves(k.Bits(scale), k.Bits(scale))
-	return k.MapVec(func(v ...V) V { return k.mulBF16(v[0], both) }, x)
+	return k.MapVec(func(v ...V) V { return k.MulBF16(v[0], both) }, x)
 }
 
 // BF16Apart is eight bf16 numbers, number i beside number i+4. GPU only.

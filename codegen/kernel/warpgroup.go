@@ -12,8 +12,8 @@ import (
 )
 
 // Matrix products of four warps together (PTX ISA, "Asynchronous Warpgroup Level Matrix
-// Instructions"), which read both operands from shared memory. LLVM has no intrinsic for
-// them, so they are assembler.
+// Instructions"), which read the second operand from shared memory, and the first one from
+// there or from registers. LLVM has no intrinsic for them, so they are assembler.
 
 // warpgroup reports misuse on targets without such products.
 func (k *K) warpgroup(what string) bool {
@@ -65,13 +65,16 @@ type GroupChain struct {
 	A, B   V // SharedMatrix
 	Across bool
 	Steps  [][2]int // how many bytes further A and B of a step begin
+	// Rows, if there are any, are A instead, by step: of the warp's 16 rows what WarpMMA has
+	// of a.
+	Rows []Vec
 }
 
 // GroupSums are the sums of chains that a warpgroup has started to multiply.
 type GroupSums struct {
 	chains  int
 	sums    []value.Value // f32, of all chains
-	held    []value.Value // what the products read from registers
+	held    []value.Value // what the products read from registers until they are done
 	earlier []value.Value // what those before them do
 }
 
@@ -85,7 +88,19 @@ func (k *K) StartGroupMMA(n int, chains ...GroupChain) GroupSums {
 	outs := perChain * len(chains)
 	var text strings.Builder
 	text.WriteString("{ .reg .pred add, set; .reg .b32 zero; .reg .b64 a, b; mov.b32 zero, 0; setp.ne.b32 set, zero, 0; setp.eq.b32 add, zero, 0; wgmma.fence.sync.aligned; ")
-	var args []value.Value
+	var args, rows []value.Value
+	for _, chain := range chains {
+		for _, x := range chain.Rows {
+			if x.t != I32 || x.n != 4 || len(chain.Rows) != len(chain.Steps) {
+				k.fail("%d steps of rows in registers, of %d %v; want %d of 4 words", len(chain.Rows), x.n, x.t, len(chain.Steps))
+				return GroupSums{}
+			}
+			for i := range x.n {
+				rows = append(rows, k.raw(k.At(x, i)))
+			}
+		}
+	}
+	word := outs + 2*len(chains) // the first argument of rows
 	for c, chain := range chains {
 		sums := make([]string, perChain)
 		for i := range sums {
@@ -101,13 +116,22 @@ func (k *K) StartGroupMMA(n int, chains ...GroupChain) GroupSums {
 				how = "set"
 			}
 			fmt.Fprintf(&text, "add.s64 a, $%d, %d; add.s64 b, $%d, %d; ", outs+2*c, s[0]>>4, outs+2*c+1, s[1]>>4)
-			fmt.Fprintf(&text, "wgmma.mma_async.sync.aligned.m64n%dk16.f32.bf16.bf16 {%s}, a, b, %s, 1, 1, 0, %d; ", n, strings.Join(sums, ", "), how, across)
+			a := "a, b, " + how + ", 1, 1, 0" // A as it lies
+			if len(chain.Rows) > 0 {
+				a = fmt.Sprintf("{$%d, $%d, $%d, $%d}, b, %s, 1, 1", word, word+1, word+2, word+3, how)
+				word += 4
+			}
+			fmt.Fprintf(&text, "wgmma.mma_async.sync.aligned.m64n%dk16.f32.bf16.bf16 {%s}, %s, %d; ", n, strings.Join(sums, ", "), a, across)
 		}
-		args = append(args, k.raw(chain.A), k.raw(chain.B))
+		a := chain.A
+		if len(chain.Rows) > 0 {
+			a = k.Int(0)
+		}
+		args = append(args, k.raw(a), k.raw(chain.B))
 	}
 	text.WriteString("wgmma.commit_group.sync.aligned; }")
-	constraints := strings.Repeat("=f,", outs) + strings.Repeat("l,", len(args)) + "~{memory}"
-	return GroupSums{chains: len(chains), sums: k.floats(outs, text.String(), constraints, args)}
+	constraints := strings.Repeat("=f,", outs) + strings.Repeat("l,", len(args)) + strings.Repeat("r,", len(rows)) + "~{memory}"
+	return GroupSums{chains: len(chains), sums: k.floats(outs, text.String(), constraints, append(args, rows...)), held: rows}
 }
 
 // AddGroupMMA starts to add to sums, of vectors of four for each eight columns as

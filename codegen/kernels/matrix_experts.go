@@ -81,7 +81,7 @@ func (p *matrixRouted) weights(l Lowering, n int, ws ...*ir.Value) {
 		return
 	}
 	u := unitOf(p.t)
-	p.matrixProduct.rows = ceilDiv(p.size(), u.cols)
+	p.matrixProduct.rows, p.alike = ceilDiv(p.size(), u.cols), p.single()
 	switch { // single tiles are bound by reading w
 	case p.streams():
 		p.oneRow = p.single()
@@ -152,6 +152,9 @@ func (p *matrixRouted) launch(l Lowering, y Ref) {
 			x, ws, scales, b := p.operandsIn(b)
 			tile, colTile := p.place(k, ints[1:])
 			u := unitOf(p.t)
+			if x.count = ints[0]; p.codes && !p.perToken {
+				x.count = k.Mul(x.count, k.Int(p.choices))
+			}
 			p.tileIn(k, b, tile, ints[0], func(t routedTile) {
 				x.row = func(i kernel.V) kernel.V {
 					at, _ := t.pair(i)
@@ -197,9 +200,9 @@ func (p *matrixRouted) launchSum(l Lowering, shared []Ref, y Ref) {
 		p.tune(1, p.tokens, p.choices)
 	}
 	macs := int64(p.tokens*p.choices) * int64(p.n) * int64(p.depth)
-	var numbers []int
-	if p.streams() {
-		numbers = append([]int{p.tokens}, p.stripArg()...)
+	numbers := p.stripArg()
+	if p.streams() || p.codes {
+		numbers = append([]int{p.tokens}, numbers...)
 	}
 	l.Launch(Launch{
 		Name: "matrix_experts_sum", Spec: fmt.Sprintf("%s shared%d", p.matrixProduct.spec(), len(shared)),
@@ -209,6 +212,9 @@ func (p *matrixRouted) launchSum(l Lowering, shared []Ref, y Ref) {
 			x, ws, scales, b := p.operandsIn(b)
 			ids, shared, y := b[0], b[1:len(b)-1], b[len(b)-1]
 			token, colTile := p.place(k, ints)
+			if p.codes {
+				x.count = k.Mul(ints[0], k.Int(p.choices))
+			}
 			from := k.Mul(token, k.Int(p.choices))
 			// The experts and their choices, from memory in every lane: scalar registers
 			// would not hold as many addresses.

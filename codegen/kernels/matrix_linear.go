@@ -188,7 +188,7 @@ func (p *matrixLaunch) body(k *kernel.K, b []*kernel.Buf, m, strip kernel.V) {
 	}
 	x := matrixRows{x: take(1)[0]}
 	if p.codes {
-		x.scales = take(1)[0]
+		x.scales, x.count = take(1)[0], k.Mul(m, k.Int(p.groups))
 	}
 	ws, scales := take(p.products), take(len(p.scales))
 	var weight *kernel.Buf

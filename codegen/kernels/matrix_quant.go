@@ -28,7 +28,7 @@ func (p *matrixProduct) activations(l Lowering, x Ref, m, read, block int) matri
 		return matrixOperand{x: q}
 	case p.roundsWaves(block):
 		q := matrixOperand{x: l.Scratch(ir.BF16, n)}
-		waveQuant(l, x, q, n, 0)
+		waveQuant(l, x, q, m, p.depth, 0)
 		return q
 	}
 	p.codes = true
@@ -36,7 +36,7 @@ func (p *matrixProduct) activations(l Lowering, x Ref, m, read, block int) matri
 	if p.scaledMFMA() != nil {
 		q.scales = l.Scratch(ir.E8M0, n/matrixChunk)
 	}
-	waveQuant(l, x, q, n, 0)
+	waveQuant(l, x, q, m, p.depth, 0)
 	return q
 }
 
@@ -64,7 +64,7 @@ func (p *matrixLaunch) arrange(l Lowering) {
 	switch {
 	case p.unrounded:
 		q := matrixOperand{x: l.Scratch(ir.BF16, rows*p.depth)}
-		waveQuant(l, p.x.x, q, rows*p.depth, vectors)
+		waveQuant(l, p.x.x, q, rows, p.depth, vectors)
 		p.x = q
 	case vectors > 0:
 		p.x.x = orderX(l, p.x.x, rows*p.depth, vectors)
@@ -80,27 +80,35 @@ func laneQuant(t *target.Target) int {
 	return 4
 }
 
-// waveQuant rounds n bf16 numbers in blocks of matrixChunk as quantBlock does, each
-// block in a part of a wave, to codes and scales or, without scales, to bf16: then in the
-// order of orderX, if vectors is not 0.
-func waveQuant(l Lowering, x Ref, y matrixOperand, n, vectors int) {
-	t := l.Target()
+// waveQuant rounds m rows of depth bf16 numbers in blocks of matrixChunk as quantBlock
+// does, each block in a part of a wave, to codes and scales or, without scales, to bf16:
+// then in the order of orderX, if vectors is not 0. The scales are [depth/matrixChunk, m]:
+// lanes that multiply different rows read those of a chunk side by side.
+func waveQuant(l Lowering, x Ref, y matrixOperand, m, depth, vectors int) {
+	t, n := l.Target(), m*depth
 	f, _ := codeFormatOf(ir.F8E4M3, t)
 	each := laneQuant(t)
 	codes := y.x.DT != ir.BF16
-	out, spec := []Ref{y.x}, "bf16"
+	out, spec, numbers := []Ref{y.x}, "bf16", []int{n}
 	if codes {
-		out, spec = append(out, y.scales), "codes"
+		out, spec, numbers = append(out, y.scales), fmt.Sprintf("codes k%d", depth), append(numbers, m)
 	} else if vectors > 0 {
 		spec = fmt.Sprintf("bf16 vectors%d", vectors)
 	}
 	l.Launch(Launch{
 		Name: "act_quant_wave", Spec: spec, Grid: ceilDiv(n, t.Lanes*each), Work: int64(n * 8), Joins: true,
-		In: []Ref{x}, Out: out, Ints: []int{n},
+		In: []Ref{x}, Out: out, Ints: numbers,
 		Body: func(k *kernel.K, b []*kernel.Buf, ints []kernel.V) {
 			lanes := matrixChunk / each
 			at := k.Mul(k.Add(k.Mul(k.Group(), k.Int(t.Lanes)), k.Lane()), k.Int(each))
 			in := k.Cmp(kernel.LT, at, ints[0])
+			var block kernel.V
+			if codes { // blocks that follow each other are of different rows
+				block = k.UDiv(at, k.Int(matrixChunk))
+				i, rows := k.Convert(block, kernel.I32), k.Convert(ints[1], kernel.I32)
+				row, chunk := k.Convert(k.URem(i, rows), kernel.I64), k.Convert(k.UDiv(i, rows), kernel.I64)
+				at = k.Add(k.Add(k.Mul(row, k.Int(depth)), k.Mul(chunk, k.Int(matrixChunk))), k.URem(at, k.Int(matrixChunk)))
+			}
 			words := b[0].LoadVecIf(in, at, each)
 			var v []kernel.V
 			for i := range words.Len() {
@@ -151,7 +159,7 @@ func waveQuant(l Lowering, x Ref, y matrixOperand, n, vectors int) {
 				if y.scales.DT == ir.E8M0 {
 					scale = k.EncodeE8M0(scale)
 				}
-				b[2].Store(k.UDiv(at, k.Int(matrixChunk)), scale)
+				b[2].Store(block, scale)
 			})
 		},
 	})

@@ -90,17 +90,27 @@ func (r matrixRow) scales() kernel.Vec {
 // run is run number i of the lane's.
 func (r matrixRow) run(group kernel.V, i int, scales kernel.Vec) kernel.Vec {
 	k, f := r.k, r.format
+	words := r.words(group, i)
+	if i*codeRun >= f.Dims { // not codes
+		return words
+	}
+	block := i * codeRun / f.Block
+	scale := k.And(k.LShr(k.At(scales, block/4), k.Int32(8*(block%4))), k.Int32(0xFF))
+	return r.decode(words, scale)
+}
+
+// words are those of run number i of the lane's, as they lie in memory.
+func (r matrixRow) words(group kernel.V, i int) kernel.Vec {
+	k, f := r.k, r.format
 	at := runElement(k, group, i)
-	if i*codeRun >= f.Dims { // not a code
+	if i*codeRun >= f.Dims { // not codes
 		if f.Packed() {
 			at = k.Add(k.Mul(k.Sub(at, k.Int(f.Dims)), k.Int(2)), k.Int(f.Rest()))
 		}
 		return r.load(at, int(ir.BF16.Bytes(matrixRun)/f.Elements().Bytes(1)))
 	}
-	block := i * codeRun / f.Block
-	scale := k.And(k.LShr(k.At(scales, block/4), k.Int32(8*(block%4))), k.Int32(0xFF))
 	bytes := int(f.To.Bytes(matrixRun))
-	return r.decode(r.load(k.UDiv(at, k.Int(matrixRun/bytes)), bytes), scale)
+	return r.load(k.UDiv(at, k.Int(matrixRun/bytes)), bytes)
 }
 
 func (r matrixRow) decode(codes kernel.Vec, scale kernel.V) kernel.Vec {

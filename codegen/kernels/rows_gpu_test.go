@@ -249,13 +249,18 @@ func perfRows() []perfRow {
 				g.idsBelow(e, "ids", t, k), g.turn("weights", ir.F32, t, k))
 		}})
 	}
-	for _, t := range []int{1, 8} {
+	for _, t := range []int{1, 8, 16, 64} {
 		const n, top = 32768, 512 // entries of 131,072 positions, four to an entry
 		f := indexFormat(128)
-		rows = append(rows, perfRow{name: fmt.Sprintf("scores/%d/T%d", n, t), copies: 20, cold: true, bytes: int64(t) * n * int64(f.Bytes()+4+2), add: func(g *perfGraph) {
+		copies := min(20, 160/t)
+		rows = append(rows, perfRow{name: fmt.Sprintf("scores/%d/T%d", n, t), copies: copies, cold: true, bytes: int64(t) * n * int64(f.Bytes()+4+2), add: func(g *perfGraph) {
 			g.add("indexer_scores", f.Attrs(), g.turn("q", ir.BF16, t, 64, 128), g.turn("w", ir.BF16, t, 64), g.each("keys", ir.U8, t*n, f.Bytes()), g.inOrder(t, n))
-		}}, perfRow{name: fmt.Sprintf("topk/%d/T%d", n, t), copies: 20, cold: true, bytes: int64(t) * n * 2, add: func(g *perfGraph) {
+		}}, perfRow{name: fmt.Sprintf("topk/%d/T%d", n, t), copies: copies, cold: true, bytes: int64(t) * n * 2, add: func(g *perfGraph) {
 			g.add("topk_rows", ir.A("k", top), g.each("scores", ir.BF16, t, n), g.inOrder(t, n))
+		}}, perfRow{name: fmt.Sprintf("scores+topk/%d/T%d", n, t), copies: copies, cold: true, bytes: int64(t) * n * int64(f.Bytes()+4+2+2), add: func(g *perfGraph) {
+			rows := g.inOrder(t, n)
+			scores := g.Op1("indexer_scores", f.Attrs(), g.turn("q", ir.BF16, t, 64, 128), g.turn("w", ir.BF16, t, 64), g.each("keys", ir.U8, t*n, f.Bytes()), rows)
+			g.add("topk_rows", ir.A("k", top), scores, rows)
 		}})
 	}
 	rows = append(append(rows, separateRows()...), smallRows()...)

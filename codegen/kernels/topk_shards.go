@@ -44,6 +44,13 @@ func lowerTopKShards(l Lowering, o *ir.Op) {
 		in = append(in, l.Buf(o.Args[1]))
 	}
 	columns := from.n // of the op
+	if from.few() {
+		if from.n <= fewColumns(l.Target().Lanes) {
+			launchTopKFew(l, from, rows, k, append(in, out...))
+			return
+		}
+		from = launchTopKFewShards(l, from, rows, k)
+	}
 	for from.n > topkShard {
 		places := ceilDiv(k, 4) * 4 // vectors
 		shards := ceilDiv(from.n, topkShard)
@@ -65,7 +72,7 @@ func lowerTopKShards(l Lowering, o *ir.Op) {
 	}
 	// Registers for no more than there is.
 	from.columns = ceilDiv(from.n, 8*l.Target().Lanes) * 8 * l.Target().Lanes
-	room := 1 << mathbits.Len(uint(k-1))
+	room := max(l.Target().Lanes, 1<<mathbits.Len(uint(k-1)))
 	from.launch(l, "topk", rows, in, out, []int{from.n, k, 1, columns}, func(g *topkGroup, ints []kernel.V, first, second *kernel.Buf) {
 		y, store := first, func(id kernel.V) kernel.V { return id }
 		if len(in) > 0 {
@@ -80,16 +87,24 @@ func lowerTopKShards(l Lowering, o *ir.Op) {
 			long := g.Shl(g.Convert(key, kernel.I64), g.Int(32))
 			sorted.Store(place, g.Or(long, g.Sub(g.Int(math.MaxUint32), g.Convert(id, kernel.I64))))
 		})
-		g.Lanes(g.Sub(g.Int(room), count), func(i kernel.V) { sorted.Store(g.Add(i, count), g.Int(none)) })
 		g.Barrier()
-		sortDown(g.K, sorted, room)
-		g.Lanes(ints[1], func(i kernel.V) {
-			there := g.Cmp(kernel.LT, i, count)
-			id := g.Sub(g.Int(math.MaxUint32), g.And(sorted.Load(i), g.Int(math.MaxUint32)))
-			value := g.Var(g.Int32(-1))
-			g.If(there, func() { value.Set(store(g.Convert(id, kernel.I32))) })
-			y.Store(i, value.Get())
-		})
+		x := make([]kernel.V, room/g.T.Lanes)
+		for j := range x {
+			at := g.Add(g.Mul(g.Lane(), g.Int(len(x))), g.Int(j))
+			v := g.Var(g.Int(none))
+			g.If(g.Cmp(kernel.LT, at, count), func() { v.Set(sorted.Load(at)) })
+			x[j] = v.Get()
+		}
+		for j, v := range sortLanes(g.K, x, sorted) {
+			at := g.Add(g.Mul(g.Lane(), g.Int(len(x))), g.Int(j))
+			g.If(g.Cmp(kernel.LT, at, ints[1]), func() {
+				value := g.Var(g.Int32(-1))
+				g.If(g.Cmp(kernel.NE, v, g.Int(none)), func() {
+					value.Set(store(g.Convert(g.Sub(g.Int(math.MaxUint32), g.And(v, g.Int(math.MaxUint32))), kernel.I32)))
+				})
+				y.Store(at, value.Get())
+			})
+		}
 	})
 }
 
@@ -241,29 +256,4 @@ func (g *topkGroup) choose(want kernel.V, store func(place, key, id kernel.V)) (
 		before = g.Add(before, kind[i])
 	}
 	return g.Convert(g.Add(above, ties), kernel.I64)
-}
-
-// sortDown sorts n numbers, a power of two, the greatest first: a bitonic network, whose
-// lanes compare a pair each. What they hold was stored before a barrier.
-func sortDown(k *kernel.K, x *kernel.Buf, n int) {
-	one := k.Int(1)
-	k.For(k.Int(0), k.Int(mathbits.Len(uint(n))-1), 1, func(size kernel.V) { // runs of 2^(size+1)
-		k.For(k.Int(0), k.Add(size, one), 1, func(i kernel.V) {
-			shift := k.Sub(size, i)
-			apart := k.Shl(one, shift)
-			k.Lanes(k.Int(n/2), func(pair kernel.V) {
-				low := k.And(pair, k.Sub(apart, one))
-				lo := k.Add(k.Shl(k.Sub(pair, low), one), low)
-				hi := k.Add(lo, apart)
-				a, b := x.Load(lo), x.Load(hi)
-				up := k.Cmp(kernel.NE, k.And(k.LShr(lo, k.Add(size, one)), one), k.Int(0)) // its run ascends
-				swap := k.Cmp(kernel.EQ, k.Cmp(kernel.GT, a, b), up)
-				k.If(swap, func() {
-					x.Store(lo, b)
-					x.Store(hi, a)
-				})
-			})
-			k.Barrier()
-		})
-	})
 }

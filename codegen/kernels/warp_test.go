@@ -289,11 +289,11 @@ func TestGemm(t *testing.T) {
 
 // TestWarpHCAlone: the bits of a token's hyper-connections do not depend on the tokens
 // beside it, which decide how groups of the first launch go through them: 8 of a piece,
-// or 16 of two pieces after the other.
+// 32 or 64 of it, or 16 of two pieces after the other.
 func TestWarpHCAlone(t *testing.T) {
-	const streams, d, n = 4, 1024, 24
-	counts := []int{1, 35, 289}
-	const tokens = 289
+	const streams, d, n = 4, 2048, 24
+	const tokens = 257
+	counts := []int{1, 35, 129, tokens}
 	for _, op := range []string{"hc_pre", "hc_fused", "hc_fused_quant"} {
 		t.Run(op, func(t *testing.T) {
 			def, err := ir.Lookup(op)

@@ -62,7 +62,7 @@ var variations = []variation{
 	{"compress_row", 20, 18, func(v *varied) { v.compress(int(v.launch.Grid[0])) }}, // a group for each entry
 	{"compress", 20, 18, func(v *varied) { v.compress(len(v.memory[6]) / (2 * headWidth)) }},
 	{"matrix_scores", 6, 1, (*varied).scores},
-	{"topk", 12, 4, (*varied).topk},
+	{"topk", 15, 5, (*varied).topk},
 	{"gather_rows", 4, 1, func(v *varied) { v.rows(1, v.anyRow(v.last())) }},
 	{"scatter_rows", 4, 1, (*varied).slots},
 	{"history_rows", 6, 1, (*varied).history},
@@ -449,7 +449,7 @@ func (v *varied) scores() {
 // topk makes scores tie, or lets entries have none; rows are longer than the model's.
 func (v *varied) topk() {
 	rows := len(v.memory[0]) / 2 / int(v.integers()[0])
-	n := []int{32, 64, 256, 304}[v.n%4] // whole vectors
+	n := []int{32, 64, 256, 304, 1504}[v.n%5] // whole vectors
 	integer := 0
 	for i := range v.args {
 		if v.args[i].Mode != "" {

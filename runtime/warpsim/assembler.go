@@ -111,7 +111,7 @@ func (a *assembler) results() int {
 }
 
 // wgmmaText is a product of a warpgroup with A in memory or, four words, in registers.
-var wgmmaText = regexp.MustCompile(`^m64n(\d+)k16\.f32\.bf16\.bf16 \{([^}]*)\}, (\w+|\{[^}]*\}), (\w+), (\w+), 1, 1, 0(, [01])?$`)
+var wgmmaText = regexp.MustCompile(`^m64n(\d+)k16\.f32\.bf16\.bf16 \{([^}]*)\}, (?:(\w+), (\w+), (\w+), 1, 1, 0|\{([^}]*)\}, (\w+), (\w+), 1, 1), ([01])$`)
 
 func (a *assembler) statement(s string) (inst, error) {
 	op, rest, _ := strings.Cut(s, " ")
@@ -205,11 +205,7 @@ func (a *assembler) statement(s string) (inst, error) {
 		if err != nil || n%8 != 0 || len(sums) != n/2 {
 			break
 		}
-		held := strings.HasPrefix(m[3], "{")
-		if held == (m[6] != "") { // only of a matrix in memory it says which way it lies
-			break
-		}
-		p := groupProduct{n: n, across: m[6] == ", 1"}
+		p := groupProduct{n: n, across: m[9] == "1"}
 		for _, s := range sums {
 			i, err := strconv.Atoi(strings.TrimPrefix(s, "$"))
 			if err != nil || i >= a.results() {
@@ -218,23 +214,23 @@ func (a *assembler) statement(s string) (inst, error) {
 			p.sums = append(p.sums, i)
 		}
 		p.to = a.to
-		for i, x := range []*func(w *warp, lane int) uint64{&p.a, &p.b, &p.add} {
-			if i == 0 && held {
-				continue
-			}
-			if *x, err = a.source(m[3+i]); err != nil {
-				return nil, err
-			}
-		}
-		if held {
-			words := strings.Split(strings.Trim(m[3], "{}"), ", ")
-			if len(words) != len(p.held) {
+		operands := []*func(w *warp, lane int) uint64{&p.a, &p.b, &p.add}
+		of := m[3:6]
+		if words := strings.Split(m[6], ", "); m[3] == "" {
+			operands, of = operands[1:], m[7:9]
+			if len(words) != 4 {
 				break
 			}
-			for i, s := range words {
-				if p.held[i], err = a.source(s); err != nil {
+			p.words = make([]func(w *warp, lane int) uint64, len(words))
+			for i, x := range words {
+				if p.words[i], err = a.source(x); err != nil {
 					return nil, err
 				}
+			}
+		}
+		for i, x := range operands {
+			if *x, err = a.source(of[i]); err != nil {
+				return nil, err
 			}
 		}
 		return p.run, nil

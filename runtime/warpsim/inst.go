@@ -493,6 +493,8 @@ var functions = map[string]func(t *typ, x []uint64) uint64{
 	"llvm.fma":     fusedMultiplyAdd,
 	"llvm.minimum": func(t *typ, x []uint64) uint64 { return fromFloat(t, min(toFloat(t, x[0]), toFloat(t, x[1]))) },
 	"llvm.maximum": func(t *typ, x []uint64) uint64 { return fromFloat(t, max(toFloat(t, x[0]), toFloat(t, x[1]))) },
+	"llvm.maxnum":  func(t *typ, x []uint64) uint64 { return fromFloat(t, maxNumber(toFloat(t, x[0]), toFloat(t, x[1]))) },
+	"llvm.cttz":    func(_ *typ, x []uint64) uint64 { return uint64(bits.TrailingZeros64(x[0])) },
 	"llvm.ctpop":   func(_ *typ, x []uint64) uint64 { return uint64(bits.OnesCount64(x[0])) },
 	"llvm.nvvm.ex2.approx.ftz": func(t *typ, x []uint64) uint64 {
 		return flushed(t, math.Exp2(toFloat(t, flushed(t, toFloat(t, x[0])))))
@@ -508,6 +510,14 @@ var functions = map[string]func(t *typ, x []uint64) uint64{
 // the sum before f32 does, which tells in one of 2^29 sums.
 func fusedMultiplyAdd(t *typ, x []uint64) uint64 {
 	return fromFloat(t, math.FMA(toFloat(t, x[0]), toFloat(t, x[1]), toFloat(t, x[2])))
+}
+
+// maxNumber is the larger number: NaN is none, unless both are.
+func maxNumber(x, y float64) float64 {
+	if x > y || y != y {
+		return x
+	}
+	return y
 }
 
 // flushed is an f32 with 0 for subnormal numbers.

@@ -24,6 +24,11 @@ func warpCall(name string, to operand, args []operand) inst {
 		return each(to, func(w *warp, _, _ int) uint64 { return uint64(w.id) })
 	case "llvm.nvvm.read.ptx.sreg.tid.x":
 		return each(to, func(w *warp, lane, _ int) uint64 { return uint64(w.first + lane) })
+	case "llvm.nvvm.ff2bf16x2.rn.relu":
+		return each(to, func(w *warp, lane, i int) uint64 {
+			x := args[1-i] // the first operand is the upper half
+			return fromFloat(to.t.scalar(), max(0, toFloat(x.t, x.get(w, lane, 0))))
+		})
 	case "llvm.nvvm.barrier.cta.sync.aligned.all":
 		return func(w *warp, active uint32) error {
 			if err := all("barrier", active); err != nil {

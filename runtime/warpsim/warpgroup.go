@@ -11,7 +11,7 @@ type groupProduct struct {
 	to        operand
 	sums      []int
 	a, b, add func(w *warp, lane int) uint64
-	held      [4]func(w *warp, lane int) uint64 // A's words, without a
+	words     []func(w *warp, lane int) uint64 // instead of a: the lane's of A
 }
 
 // asyncReader is who reads for a matrix product: no lane.
@@ -122,10 +122,10 @@ func (p groupProduct) run(w *warp, active uint32) error {
 	}
 	var a [][]float64
 	var err error
-	if p.a != nil {
+	if p.words == nil {
 		a, err = matrix(d[0], w.first/Warp%4*rows, rows, 2)
 	} else {
-		a = p.heldRows(w, rows, depth)
+		a = p.rows(w)
 	}
 	if err != nil {
 		return err
@@ -162,20 +162,20 @@ func (p groupProduct) run(w *warp, active uint32) error {
 	return nil
 }
 
-// heldRows are the rows of A that the warp's lanes have in registers, as in mma.sync.
-func (p groupProduct) heldRows(w *warp, rows, depth int) [][]float64 {
-	out := make([][]float64, rows)
-	for r := range out {
-		out[r] = make([]float64, depth)
-	}
+// rows is A of 16 rows that lanes have in registers.
+func (p groupProduct) rows(w *warp) [][]float64 {
 	bf16 := &typ{kind: float, bits: 16}
+	a := make([][]float64, 16)
+	for r := range a {
+		a[r] = make([]float64, 16)
+	}
 	for lane := range Warp {
-		for i, word := range p.held {
+		for i, word := range p.words {
 			x := word(w, lane)
-			for e := range 2 {
-				out[lane/4+i%2*8][lane%4*2+i/2*8+e] = toFloat(bf16, x>>(16*e)&0xFFFF)
+			for half := range 2 {
+				a[lane/4+i%2*8][lane%4*2+half+i/2*8] = toFloat(bf16, x>>(16*half)&0xFFFF)
 			}
 		}
 	}
-	return out
+	return a
 }
