@@ -176,11 +176,13 @@ func realCases(c *cases, t, d int) {
 	add("block_linear", nil, x, c.w8(40, d))
 	add("split_linear", ir.A("sizes", []int{24, 16}), x, c.w8(40, d))
 	add("grouped_linear", nil, c.bf16(1, t, 2, d), c.bf16(1, 2, 16, d))
-	w1, w3, w2 := c.w4(4, 512, d), c.w4(4, 512, d), c.w4(4, d, 512)
+	w1, w3, w2 := c.w4(4, 128, d), c.w4(4, 128, d), c.w4(4, d, 128)
 	add("moe_experts", limits, x, w1, w3, w2, c.rows(4, t, 2), c.f32(1, t, 2))
 	add("expert", limits, x, c.w8(128, d), c.w8(128, d), c.w8(d, 128), c.f32(1, t, 1))
 	add("sparse_attention", ir.A("scale", 1/math.Sqrt(512)), c.bf16(1, t, 8, 512), c.f32(1, 8), c.bf16(1, 160, 512), c.rows(160, t, 128), c.bf16(1, 9, 512), c.rows(9, t, 8))
 	add("hc_head", hcAttrs, streams, c.f32(1/math.Sqrt(float64(n)), 4, n), c.f32(1, 1), c.f32(1, 4))
+	// Waves share the chunks of both products.
+	add("moe_experts", limits, x, c.w4(4, 512, d), c.w4(4, 512, d), c.w4(4, d, 512), c.rows(4, t, 2), c.f32(1, t, 2))
 }
 
 // realSize is a number of tokens and a hidden size; the seed makes operands as
