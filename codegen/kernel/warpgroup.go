@@ -149,29 +149,45 @@ func (k *K) AddGroupMMA(sums, a []Vec, b V, steps []int) GroupSums {
 	return k.AddMoreMMA(GroupSums{chains: 1, sums: list}, a, b, steps)
 }
 
+// StartHeldMMA is AddGroupMMA to sums of n columns that are zero.
+func (k *K) StartHeldMMA(n int, a []Vec, b V, steps []int) GroupSums {
+	return k.heldMMA(GroupSums{chains: 1}, n/2, a, b, steps)
+}
+
 // AddMoreMMA is AddGroupMMA to sums that are still under way.
 func (k *K) AddMoreMMA(s GroupSums, a []Vec, b V, steps []int) GroupSums {
+	return k.heldMMA(s, len(s.sums), a, b, steps)
+}
+
+// heldMMA starts products with A in registers, of so many sums: those of s, if it has any.
+func (k *K) heldMMA(s GroupSums, outs int, a []Vec, b V, steps []int) GroupSums {
 	if !k.warpgroup("product of a warpgroup") {
 		return GroupSums{}
 	}
-	outs := len(s.sums)
 	regs, tied := make([]string, outs), ""
 	for i := range regs {
 		regs[i] = fmt.Sprintf("$%d", i)
+	}
+	for i := range s.sums {
 		tied += fmt.Sprintf("%d,", i)
 	}
 	var text strings.Builder
-	text.WriteString("{ .reg .pred add; .reg .b32 zero; .reg .b64 b; mov.b32 zero, 0; setp.eq.b32 add, zero, 0; wgmma.fence.sync.aligned; ")
-	atB := 2*outs + 4*len(a)
+	text.WriteString("{ .reg .pred add, set; .reg .b32 zero; .reg .b64 b; mov.b32 zero, 0; setp.ne.b32 set, zero, 0; setp.eq.b32 add, zero, 0; wgmma.fence.sync.aligned; ")
+	atA := outs + len(s.sums)
+	atB := atA + 4*len(a)
 	var held []value.Value
 	for i, v := range a {
 		words := make([]string, 4)
 		for j := range words {
-			words[j] = fmt.Sprintf("$%d", 2*outs+len(held))
+			words[j] = fmt.Sprintf("$%d", atA+len(held))
 			held = append(held, k.raw(k.At(v, j)))
 		}
+		how := "add"
+		if i == 0 && len(s.sums) == 0 {
+			how = "set"
+		}
 		fmt.Fprintf(&text, "add.s64 b, $%d, %d; ", atB, steps[i]>>4)
-		fmt.Fprintf(&text, "wgmma.mma_async.sync.aligned.m64n%dk16.f32.bf16.bf16 {%s}, {%s}, b, add, 1, 1, 0; ", 2*outs, strings.Join(regs, ", "), strings.Join(words, ", "))
+		fmt.Fprintf(&text, "wgmma.mma_async.sync.aligned.m64n%dk16.f32.bf16.bf16 {%s}, {%s}, b, %s, 1, 1, 0; ", 2*outs, strings.Join(regs, ", "), strings.Join(words, ", "), how)
 	}
 	text.WriteString("wgmma.commit_group.sync.aligned; }")
 	constraints := strings.Repeat("=f,", outs) + tied + strings.Repeat("r,", len(held)) + "l,~{memory}"

@@ -14,16 +14,17 @@ import (
 	"github.com/kiln-project/kiln/ir/eval"
 )
 
-// groupBits multiplies a[p,64,k] with b[p,64,k]^T, 16 k after the other, in three ways:
-// with A in registers and in shared memory by four warps together, and by one warp.
+// groupBits multiplies a[p,64,k] with b[p,64,k]^T, 16 k after the other, in four ways:
+// by four warps together with A in registers, added to sums and not, and in shared
+// memory, and by one warp.
 var groupBits = &ir.OpDef{
-	Name: "test.group_bits", Group: "test", Doc: "a b^T in three ways.",
+	Name: "test.group_bits", Group: "test", Doc: "a b^T in four ways.",
 	Operands: []ir.OperandDef{{Name: "a", Doc: "bf16 [P,64,K]"}, {Name: "b", Doc: "bf16 [P,64,K]"}},
-	Results:  []string{"held", "shared", "warp"},
+	Results:  []string{"held", "begun", "shared", "warp"},
 	Infer: func(o *ir.Op) ([]ir.Type, error) {
 		p, _ := o.Args[0].Type.Dims[0].Const()
 		t := ir.T(ir.F32, intDims([]int{p, groupBitsRows, groupBitsRows})...)
-		return []ir.Type{t, t, t}, nil
+		return []ir.Type{t, t, t, t}, nil
 	},
 }
 
@@ -36,7 +37,7 @@ var groupBitsForm = &kernels.Form{
 		depth, _ := o.Args[0].Type.Dims[2].Const()
 		l.Launch(kernels.Launch{
 			Name: "group_bits", Spec: fmt.Sprintf("k%d", depth), Grid: p, In: []kernels.Ref{l.Buf(o.Args[0]), l.Buf(o.Args[1])},
-			Out:  []kernels.Ref{l.Buf(o.Results[0]), l.Buf(o.Results[1]), l.Buf(o.Results[2])},
+			Out:  []kernels.Ref{l.Buf(o.Results[0]), l.Buf(o.Results[1]), l.Buf(o.Results[2]), l.Buf(o.Results[3])},
 			Body: func(k *kernel.K, b []*kernel.Buf, _ []kernel.V) { groupBitsBody(k, b, depth) },
 		})
 		return nil
@@ -55,9 +56,9 @@ func groupBitsBody(k *kernel.K, b []*kernel.Buf, depth int) {
 		return [2]kernel.V{k.At(buf.LoadVec(at, 2), 0), k.At(buf.LoadVec(k.Add(at, k.Int(8)), 2), 0)}
 	}
 	const eights = rows / 8
-	var held, shared, one []*kernel.VecVar
+	var held, begun, shared, one []*kernel.VecVar
 	for range eights {
-		for _, list := range []*[]*kernel.VecVar{&held, &shared, &one} {
+		for _, list := range []*[]*kernel.VecVar{&held, &begun, &shared, &one} {
 			*list = append(*list, k.VecVar(k.ZeroVec(kernel.F32, target.ResultRun)))
 		}
 	}
@@ -89,6 +90,9 @@ func groupBitsBody(k *kernel.K, b []*kernel.Buf, depth int) {
 			held[i].Set(v)
 		}
 		// Sums that begin in the instruction are those of one step.
+		for i, v := range k.WaitGroupMMA(0, k.StartHeldMMA(rows, []kernel.Vec{a}, mb, []int{0}))[0] {
+			begun[i].Set(v)
+		}
 		for i, v := range k.WaitGroupMMA(0, k.StartGroupMMA(rows, kernel.GroupChain{A: ma, B: mb, Steps: [][2]int{{0, 0}}}))[0] {
 			shared[i].Set(v)
 		}
@@ -98,7 +102,7 @@ func groupBitsBody(k *kernel.K, b []*kernel.Buf, depth int) {
 		}
 	})
 	k.If(k.Cmp(kernel.LT, k.Wave(), k.Int(4)), func() {
-		for n, list := range [][]*kernel.VecVar{held, shared, one} {
+		for n, list := range [][]*kernel.VecVar{held, begun, shared, one} {
 			for i, v := range list {
 				for e := range target.ResultRun {
 					row := k.Add(k.Add(k.Mul(warp, k.Int(16)), sub), k.Int(e/2*8))
@@ -174,11 +178,11 @@ func TestGroupBits(t *testing.T) {
 			}
 			out := c.outputs("sm_90a")
 			for p, kind := range groupBitsKinds {
-				for i, name := range []string{"held", "shared"} {
-					if name == "shared" && depth > 16 {
+				for i, name := range []string{"held", "begun", "shared"} {
+					if name != "held" && depth > 16 {
 						continue
 					}
-					have, want, different, first := out[fmt.Sprintf("y%d", i)], out["y2"], 0, ""
+					have, want, different, first := out[fmt.Sprintf("y%d", i)], out["y3"], 0, ""
 					const size = rounds * groupBitsRows * groupBitsRows
 					for j := p * size; j < (p+1)*size; j++ {
 						x, y := have.F[j], want.F[j]

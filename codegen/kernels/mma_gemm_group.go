@@ -86,11 +86,11 @@ func (e *gemm) operandsOf(stage kernel.V) [][2]kernel.Vec {
 	return out
 }
 
-// multiplyTogether multiplies what is in some stages that follow each other; more has the
-// first operands of the stage behind them be read. The next stage is waited for, and
+// multiplyTogether multiplies what is in the stages of a piece; more has the first
+// operands of the stage behind them be read. The next stage is waited for, and
 // read, while the products of one are under way; then all warps are done with the stage
 // before it, or they are once they have waited for that.
-func (e *gemm) multiplyTogether(l *gemmLoop, stages int, more kernel.V) {
+func (e *gemm) multiplyTogether(l *gemmLoop, more kernel.V) {
 	var sums []kernel.Vec
 	for _, v := range e.part[0] {
 		sums = append(sums, v.Get())
@@ -100,7 +100,7 @@ func (e *gemm) multiplyTogether(l *gemmLoop, stages int, more kernel.V) {
 		held = append(held, [2]kernel.Vec{v[0].Get(), v[1].Get()})
 	}
 	var started kernel.GroupSums
-	for i := range stages {
+	for i := range e.per {
 		stage := l.from.Get()
 		var a []kernel.Vec
 		var steps []int
@@ -111,10 +111,13 @@ func (e *gemm) multiplyTogether(l *gemmLoop, stages int, more kernel.V) {
 			}
 		}
 		b := e.pool.SharedMatrix(e.Add(stage, e.Int(e.rowsW*e.wRow)), eightRows)
-		if i == 0 {
-			started = e.AddGroupMMA(sums, a, b, steps)
-		} else {
+		switch {
+		case i > 0:
 			started = e.WaitEarlierMMA(e.AddMoreMMA(started, a, b, steps))
+		case e.w != ir.BF16: // a piece's sums begin here
+			started = e.StartHeldMMA(e.rowsX, a, b, steps)
+		default:
+			started = e.AddGroupMMA(sums, a, b, steps)
 		}
 		e.WaitCopies(e.stages - 3)
 		e.FenceForMatrices()
@@ -122,7 +125,7 @@ func (e *gemm) multiplyTogether(l *gemmLoop, stages int, more kernel.V) {
 		e.start(l.in, l.to)
 		e.round(l.from)
 		from := l.from.Get()
-		if i == stages-1 {
+		if i == e.per-1 {
 			from = e.Select(more, from, stage)
 		}
 		held = e.operandsOf(from)

@@ -25,7 +25,7 @@ func (e *gemm) next(p gemmPlace) {
 
 // nextPiece is the piece behind one: the wave's next, or the next wave's first.
 func (e *gemm) nextPiece(piece kernel.V) kernel.V {
-	if e.pairs { // the other wave's, or behind that the first wave's next
+	if e.twoWaves { // the other wave's, or behind that the first wave's next
 		next := e.Add(piece, e.Int(e.unit.waves-1))
 		over := e.Cmp(kernel.GE, next, e.Int(e.chunks))
 		next = e.Select(over, e.Add(e.And(piece, e.Int(e.unit.waves-1)), e.Int(1)), next)
@@ -86,13 +86,13 @@ func (e *gemm) sumPieces() {
 		e.scale, e.nextScale = e.Var(e.scaleAt(piece)), e.Var(e.scaleAt(e.there(e.nextPiece(piece))))
 	}
 	n := 1 // stages at a time
-	if e.pair {
+	if e.together {
 		n = e.per
 	}
 	e.For(e.Int(0), e.Int(e.steps), n, func(step kernel.V) {
 		more := e.Cmp(kernel.LT, e.Add(step, e.Int(n)), e.Int(e.steps))
 		if e.together {
-			e.multiplyTogether(l, n, more)
+			e.multiplyTogether(l, more)
 		} else {
 			e.multiplyStage(l, more)
 		}

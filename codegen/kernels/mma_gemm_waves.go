@@ -121,8 +121,8 @@ func (e *gemm) sumWaves() {
 
 // expertTiles are the tiles for e2m1 weights, by the rows of x that they have.
 var expertTiles = map[int]*gemmTile{
-	target.MatrixTile:     {across: [2]int{8, 1}, units: [2]int{1, 2}, stages: 7, deep: 1, together: true, pairs: true, resident: 2},
-	4 * target.MatrixTile: {across: [2]int{8, 1}, units: [2]int{1, 8}, stages: 6, deep: 1, together: true, pairs: true},
+	target.MatrixTile:     {across: [2]int{8, 1}, units: [2]int{1, 2}, stages: 7, deep: 1, together: true, twoWaves: true, resident: 2},
+	4 * target.MatrixTile: {across: [2]int{8, 1}, units: [2]int{1, 8}, stages: 6, deep: 1, together: true, twoWaves: true},
 }
 
 // withExperts has a product of experts' weights multiplied by such a tile of so many rows

@@ -58,7 +58,7 @@ func TestExpertsTogetherChosen(t *testing.T) {
 			m.experts(tokens, 4096, 2048, 0, m.w4)
 			found := false
 			for _, k := range m.unit().Module.Kernels {
-				found = found || strings.Contains(k.Spec, "pairstrue")
+				found = found || strings.Contains(k.Spec, "twoWavestrue")
 			}
 			if found != want {
 				t.Errorf("%s, %d tokens: warps together: %v", chip, tokens, found)
