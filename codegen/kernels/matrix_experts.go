@@ -179,8 +179,11 @@ func (p *matrixRouted) launch(l Lowering, y Ref) {
 					k.If(k.And(own, k.Cmp(kernel.LT, col, k.Int(p.n))), func() {
 						v := sums[0]
 						if p.perToken {
-							from := k.Mul(k.UDiv(pair, k.Int(p.choices)), k.Int(p.choices))
-							_, weight := chosenPair(k, b[0], b[1], from, k.Sub(pair, from), p.choices)
+							weight := t.weight
+							if !p.single() {
+								from := k.Mul(k.UDiv(pair, k.Int(p.choices)), k.Int(p.choices))
+								_, weight = chosenPair(k, b[0], b[1], from, k.Sub(pair, from), p.choices)
+							}
 							v = swigluOfSums(k, sums, weight, p.limit)
 						}
 						b[len(b)-1].StoreVec(k.Add(k.Mul(pair, k.Int(p.n)), col), packedAs(k, v, ir.BF16))

@@ -140,6 +140,9 @@ type routedTile struct {
 	// pair is the pair of a row of the tile, one that there is in any case, and whether
 	// it is the row's own.
 	pair func(row kernel.V) (pair, own kernel.V)
+	// weight is the weight of the pair of a tile that has one, read before w: what reads it
+	// behind w keeps all warps waiting.
+	weight kernel.V
 }
 
 // tileIn runs body for tile number i if there is such a tile. tokens is the number of
@@ -148,11 +151,11 @@ func (r *routing) tileIn(k *kernel.K, b []*kernel.Buf, i, tokens kernel.V, body 
 	if r.single() {
 		choices := k.Int(r.choices)
 		from := k.Mul(k.UDiv(i, choices), choices)
-		id, _ := chosenPair(k, b[0], b[1], from, k.Sub(i, from), r.choices)
+		id, weight := chosenPair(k, b[0], b[1], from, k.Sub(i, from), r.choices)
 		k.If(k.Cmp(kernel.GE, id, k.Int32(0)), func() {
 			body(routedTile{k.Convert(id, kernel.I64), func(row kernel.V) (pair, own kernel.V) {
 				return i, k.Cmp(kernel.EQ, row, k.Int(0))
-			}})
+			}, weight})
 		})
 		return
 	}
@@ -161,7 +164,7 @@ func (r *routing) tileIn(k *kernel.K, b []*kernel.Buf, i, tokens kernel.V, body 
 		expert = k.Convert(expert, kernel.I64)
 		list, first := b[2].At(k.Mul(expert, tokens)), k.Convert(b[5].Load(i), kernel.I64)
 		left := k.Sub(k.Convert(b[3].Load(expert), kernel.I64), first)
-		body(routedTile{expert, func(row kernel.V) (pair, own kernel.V) {
+		body(routedTile{expert: expert, pair: func(row kernel.V) (pair, own kernel.V) {
 			own = k.Cmp(kernel.LT, row, left)
 			at := k.Add(first, k.Select(own, row, k.Int(0)))
 			return k.Convert(list.Load(at), kernel.I64), own

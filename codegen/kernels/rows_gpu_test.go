@@ -234,7 +234,7 @@ func perfRows() []perfRow {
 				}})
 		}
 	}
-	for _, t := range []int{1, 4, 16, 64, 128, 512, 2048} {
+	for _, t := range []int{1, 2, 4, 8, 16, 64, 128, 512, 2048} {
 		const e, d, inner, k = 256, 4096, 2048, 6
 		copies := 20
 		if t > 16 {
