@@ -9,10 +9,10 @@ import (
 )
 
 // Some tens of tokens in the first launch, where groups of eight would be several times as
-// many as run at a time: there is a group for each processor, which has
-// several tiles of tokens, and a warp has all streams of a tile. Every load is under way
-// from the beginning, nothing is read twice, and the weights, which the warps of all tiles
-// need, go through shared memory. A token has the row of sums that it has alone.
+// many as run at a time: there is a group for each processor, which has several tiles of
+// tokens, and a warp has all streams of a tile. Every load is under way from the beginning,
+// nothing is read twice, and the weights, which the warps of all tiles need, go through
+// shared memory. A token has the row of sums that it has alone.
 
 const (
 	// wideGroups is how many groups there may be, one for each of an H200's processors, and
