@@ -78,13 +78,15 @@ func (p *hcProduct) launchWarps(l Lowering, name string, work int64, in []Ref, f
 			w.sub, w.group = p.unit.place(k, w.lane)
 			// Dividing by a number that is known takes few instructions.
 			w.piece, w.tile = k.URem(k.Group(), k.Int(pieces)), k.UDiv(k.Group(), k.Int(pieces))
+			if !p.ring {
+				k.Ahead(func() { p.prefetch(k, w.fn, k.URem(k.Group(), k.Int(pieces))) })
+			}
 			switch {
 			case p.ring:
 				w.tiles(ints[1], ints[2])
 			case p.wide > 0:
 				w.wide()
 			default:
-				k.Ahead(func() { p.prefetch(k, w.fn, k.URem(k.Group(), k.Int(pieces))) })
 				w.one()
 			}
 		},

@@ -8,15 +8,16 @@ import (
 	"github.com/kiln-project/kiln/ir"
 )
 
-// Some tens of tokens in the first launch: there is a group for each processor, which has
-// several tiles of tokens, and a warp has all streams of a tile. Every load is under way
-// from the beginning, nothing is read twice, and the weights, which the warps of all tiles
-// need, go through shared memory. A token has the row of sums that it has alone.
+// Some tens of tokens in the first launch, where groups of eight would be several times as
+// many as run at a time: there is a group for each processor, which has several tiles of
+// tokens, and a warp has all streams of a tile. Every load is under way from the beginning,
+// nothing is read twice, and the weights, which the warps of all tiles need, go through
+// shared memory. A token has the row of sums that it has alone.
 
 const (
-	// wideFrom is how many tokens there are more than, wideGroups how many groups there may
-	// be: one for each of an H200's processors.
-	wideFrom, wideGroups = 32, 132
+	// wideGroups is how many groups there may be, one for each of an H200's processors, and
+	// wideFrom how many there would be more than without them.
+	wideGroups, wideFrom = 132, 3 * 132
 
 	// wideTiles is how many tiles a group has, and wideSides how many warps a tile, side by
 	// side.
@@ -29,7 +30,7 @@ const (
 // wideParts is how many parts of a tile groups have that have several tiles, the fewest with
 // which all groups run at a time; 0 if there are more tokens, or few.
 func (p *hcProduct) wideParts() int {
-	if p.c != maxMatrixStreams || p.side() != wideSides || p.unit.waves != wideTiles*wideSides || p.t <= wideFrom {
+	if p.c != maxMatrixStreams || p.side() != wideSides || p.unit.waves != wideTiles*wideSides || p.pieces()*ceilDiv(p.t, p.unit.cols) <= wideFrom {
 		return 0
 	}
 	for parts := 1; parts <= wideMost; parts++ {

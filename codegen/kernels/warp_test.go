@@ -293,7 +293,7 @@ func TestGemm(t *testing.T) {
 func TestWarpHCAlone(t *testing.T) {
 	const streams, d, n = 4, 2048, 24
 	const tokens = 257
-	counts := []int{1, 35, 129, tokens}
+	counts := []int{1, 100, 129, tokens}
 	for _, op := range []string{"hc_pre", "hc_fused", "hc_fused_quant"} {
 		t.Run(op, func(t *testing.T) {
 			def, err := ir.Lookup(op)
