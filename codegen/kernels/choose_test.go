@@ -15,7 +15,7 @@ import (
 // simulated warps.
 func TestChoicesWarps(t *testing.T) {
 	for _, m := range []int{3, 20, 70} {
-		for _, op := range []string{"linear", "grouped_linear", "block_linear", "expert"} {
+		for _, op := range []string{"linear", "grouped_linear", "block_linear", "expert", "one step"} {
 			t.Run(fmt.Sprintf("%s/%d", op, m), func(t *testing.T) {
 				c := &cases{batch: newBatch(t), r: rand.New(rand.NewPCG(7, uint64(m)))}
 				const n, k = 72, 640
@@ -27,6 +27,8 @@ func TestChoicesWarps(t *testing.T) {
 					c.batch.op(op, nil, exact, c.bf16(1, m, 2, k), c.bf16(1, 2, n, k))
 				case "block_linear":
 					c.batch.op(op, attrs, exact, c.bf16(1, m, k), c.w8(n, k))
+				case "one step": // of few rows, in tiles of several widths
+					c.batch.op("block_linear", ir.A("act_block", 0), exact, c.bf16(1, m, 1024), c.w8(n, 1024))
 				case "expert":
 					c.batch.op(op, append(ir.A("limit", 10.0), attrs...), exact, c.bf16(1, m, 256), c.w4(128, 256), c.w4(128, 256), c.w4(256, 128), c.f32(1, m, 1))
 				}

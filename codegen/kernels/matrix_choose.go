@@ -81,7 +81,7 @@ func (p *matrixProduct) ways(m, groups int) []matrixProduct {
 }
 
 // streamWays are the ways to cut up a product of few rows: how many groups run on a
-// processor, and how many tiles each has.
+// processor, how wide their tiles are, and how many each has.
 func (p *matrixProduct) streamWays(groups int) []matrixProduct {
 	list := []matrixProduct{*p}
 	most := 3
@@ -89,15 +89,30 @@ func (p *matrixProduct) streamWays(groups int) []matrixProduct {
 		most = 1
 	}
 	for resident := 1; resident <= most; resident++ {
-		for strip := 1; strip <= longestStrip; strip *= 2 {
-			q := *p
-			q.resident, q.strip = resident, strip
-			if q.ring = q.ringOf(); q.ring > 0 && (strip == 1 || q.colTiles()*groups >= processors/2) {
-				list = append(list, q)
+		for _, cols := range p.streamCols() {
+			for strip := 1; strip <= longestStrip; strip *= 2 {
+				q := *p
+				q.resident, q.cols, q.strip = resident, cols, strip
+				if q.ring = q.ringOf(); q.ring > 0 && (strip == 1 || q.colTiles()*groups >= processors/2) {
+					list = append(list, q)
+				}
 			}
 		}
 	}
 	return distinct(list)
+}
+
+// streamCols are the widths of tiles that may be worth it: wide ones have their sums added
+// less often, which counts where a tile is one step, and are read with the same x.
+func (p *matrixProduct) streamCols() []int {
+	if whole, rest := p.steps(); whole != 1 || rest > 0 || p.copiesX() {
+		return []int{p.cols}
+	}
+	var list []int
+	for cols := 1; cols <= 4/p.rows; cols *= 2 {
+		list = append(list, cols)
+	}
+	return list
 }
 
 // distinct leaves out what has a name that was there before.

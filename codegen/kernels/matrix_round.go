@@ -35,33 +35,49 @@ func (p *matrixProduct) stageStride() int {
 	return matrixChunk + lanesPerRow*matrixRun
 }
 
+// loadX loads what stageX writes of the whole chunks.
+func (s *streamer) loadX() (chunks [][]kernel.Vec) {
+	if s.stage == 0 {
+		return nil
+	}
+	for c := range s.whole {
+		chunks = append(chunks, s.loadChunk(c))
+	}
+	return chunks
+}
+
 // stageX writes rows of x to shared memory, each warp the chunks that it multiplies.
-func (s *streamer) stageX() {
+func (s *streamer) stageX(loaded [][]kernel.Vec) {
 	if s.stage == 0 {
 		return
 	}
-	for c := range s.whole {
-		s.stageChunk(c)
+	for c, rows := range loaded {
+		s.stageChunk(c, rows)
 	}
 	if s.rest > 0 {
-		s.If(s.Cmp(kernel.LT, s.wave, s.Int(s.rest)), func() { s.stageChunk(s.whole) })
+		s.If(s.Cmp(kernel.LT, s.wave, s.Int(s.rest)), func() { s.stageChunk(s.whole, s.loadChunk(s.whole)) })
 	}
 	if s.keeps {
 		s.Barrier()
 	}
 }
 
-// stageChunk writes a chunk of all rows: a block's numbers are in the warp's lanes,
+// loadChunk loads a chunk of all rows: a block's numbers are in the warp's lanes,
 // laneQuant in each.
-func (s *streamer) stageChunk(chunk int) {
-	k := s.chunk(chunk)
+func (s *streamer) loadChunk(chunk int) (rows []kernel.Vec) {
 	each := laneQuant(s.T)
 	from := s.Mul(s.WaveLane(), s.Int(each))
-	var rows []kernel.Vec
 	for _, row := range s.x.stage {
-		at := s.Add(s.Mul(row, s.Int(s.depth)), s.Mul(k, s.Int(matrixChunk)))
+		at := s.Add(s.Mul(row, s.Int(s.depth)), s.Mul(s.chunk(chunk), s.Int(matrixChunk)))
 		rows = append(rows, s.x.x.LoadVec(s.Add(at, from), each))
 	}
+	return rows
+}
+
+// stageChunk writes what was loaded of a chunk.
+func (s *streamer) stageChunk(chunk int, rows []kernel.Vec) {
+	k := s.chunk(chunk)
+	from := s.Mul(s.WaveLane(), s.Int(laneQuant(s.T)))
 	// Lanes read vectors as they do from memory, those of the lanes of a row side by side.
 	run := s.Int(s.run())
 	within := s.URem(from, run)

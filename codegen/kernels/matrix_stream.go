@@ -91,11 +91,12 @@ func (p *matrixProduct) stream(k *kernel.K, x matrixRows, ws []matrixWeight, n0,
 		s.last = k.Int(0)
 	}
 	s.allocate()
+	loaded := s.loadX()         // first, for it would wait behind all copies
 	for i := range s.ring - 1 { // the last place is filled behind the first barrier
 		s.fill(k.Int(0), i)
 	}
 	s.loadScales(s.scales, k.Int(0))
-	s.stageX()
+	s.stageX(loaded)
 	for i, row := range s.kept {
 		s.keepX(row, i/p.rowsOfX(), i%p.rowsOfX())
 	}
