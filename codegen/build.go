@@ -108,13 +108,14 @@ func (c *Compiler) build(ctx context.Context, key string, t *target.Target, m *p
 		}
 	}
 	start := time.Now()
+	c, ahead := c.startAhead(ctx, t)
+	defer ahead.end()
 	u := c.unit(ctx, t)
-	u.encode = true
-	// What is beside the plans is lowered from the same steps on another core, and while
-	// LLVM is at work on the kernels of the plans. Its kernels, most of them the same
-	// ones, are compiled after these.
+	u.encode, u.made = true, &madeKernels{ahead: ahead, list: map[string]madeKernel{}}
+	// What is beside the plans is lowered from the same steps on another core. Most of its
+	// kernels are those of the plans.
 	steps := make(chan *passes.Step, stepsAhead)
-	wait := c.startSides(ctx, t, steps)
+	wait := c.startSides(ctx, t, steps, u.made)
 	err := passes.LowerEach(m, buckets, &feed{u, steps})
 	close(steps)
 	lowering := time.Since(start)

@@ -1,6 +1,8 @@
 package codegen
 
 import (
+	"bytes"
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -34,9 +36,9 @@ func (u *Unit) PlanMemory(s *passes.Step) error {
 		u.Module.Plans = append(u.Module.Plans, p)
 		return nil
 	}
-	data, err := bundle.EncodePlan(p)
-	u.plans, u.spare = append(u.plans, data), l
-	return err
+	u.text = bundle.AppendPlan(u.text[:0], p)
+	u.plans, u.spare = append(u.plans, bytes.Clone(u.text)), l
+	return nil
 }
 
 // finish lays out the arena and fills in the plan. Outputs live to the end, and
@@ -155,32 +157,28 @@ func layout(bufs []buffer) int64 {
 		}
 		return a - b
 	})
+	type place struct { // what of a buffer the search looks at, side by side in memory
+		offset, end int64
+		first, last int
+	}
 	var size int64
-	var placed []int // by offset
+	placed := make([]place, 0, len(order)) // by offset
 	for _, i := range order {
 		b := &bufs[i]
 		need := (b.bytes + plan.Align - 1) / plan.Align * plan.Align
 		b.offset = 0
-		for _, j := range placed {
-			o := &bufs[j]
+		for j := range placed {
+			o := &placed[j]
 			if o.last < b.first || b.last < o.first {
 				continue
 			}
 			if b.offset+need <= o.offset {
 				break // fits in the gap before o
 			}
-			b.offset = max(b.offset, (o.offset+o.bytes+plan.Align-1)/plan.Align*plan.Align)
+			b.offset = max(b.offset, o.end)
 		}
-		at, _ := slices.BinarySearchFunc(placed, b.offset, func(j int, off int64) int {
-			switch {
-			case bufs[j].offset < off:
-				return -1
-			case bufs[j].offset > off:
-				return 1
-			}
-			return 0
-		})
-		placed = slices.Insert(placed, at, i)
+		at, _ := slices.BinarySearchFunc(placed, b.offset, func(o place, off int64) int { return cmp.Compare(o.offset, off) })
+		placed = slices.Insert(placed, at, place{b.offset, b.offset + need, b.first, b.last})
 		size = max(size, b.offset+need)
 	}
 	return size

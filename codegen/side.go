@@ -48,7 +48,7 @@ type sides struct {
 
 // startSides starts lowerSides; wait is for its end. As elsewhere in lowering a panic is
 // an error.
-func (c *Compiler) startSides(ctx context.Context, t *target.Target, steps <-chan *passes.Step) (wait func() (*sides, error)) {
+func (c *Compiler) startSides(ctx context.Context, t *target.Target, steps <-chan *passes.Step, made *madeKernels) (wait func() (*sides, error)) {
 	var out *sides
 	var err error
 	done := make(chan struct{})
@@ -59,18 +59,18 @@ func (c *Compiler) startSides(ctx context.Context, t *target.Target, steps <-cha
 				err = fmt.Errorf("lowering beside the plans: panic: %v\n%s", r, debug.Stack())
 			}
 		}()
-		out, err = c.lowerSides(ctx, t, steps)
+		out, err = c.lowerSides(ctx, t, steps, made)
 	}()
 	return func() (*sides, error) { <-done; return out, err }
 }
 
 // lowerSides lowers what is asked for beside the plans of the steps, which come one by
 // one. It takes all of them, also when it fails.
-func (c *Compiler) lowerSides(ctx context.Context, t *target.Target, steps <-chan *passes.Step) (*sides, error) {
+func (c *Compiler) lowerSides(ctx context.Context, t *target.Target, steps <-chan *passes.Step, made *madeKernels) (*sides, error) {
 	out := &sides{}
 	if c.Sides.Unfused {
 		out.unfused = c.unit(ctx, t)
-		out.unfused.encode = true
+		out.unfused.encode, out.unfused.made = true, made
 		for _, form := range fusedForms() {
 			out.unfused.Disable[form] = true
 		}
@@ -96,6 +96,7 @@ func (c *Compiler) lowerSides(ctx context.Context, t *target.Target, steps <-cha
 	}
 	if err == nil && c.Sides.Probes {
 		u := c.unit(ctx, t)
+		u.made = made
 		var graphs []string
 		if graphs, err = lowerProbes(u, probes); err != nil {
 			err = fmt.Errorf("start-up checks: %w", err)

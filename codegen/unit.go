@@ -5,6 +5,7 @@ import (
 	"hash/fnv"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/kiln-project/kiln/codegen/kernel"
 	"github.com/kiln-project/kiln/codegen/kernels"
@@ -37,6 +38,8 @@ type Unit struct {
 	key     []byte // of the kernel or op that is looked up
 	encode  bool   // plans are not kept in the module but in plans, as they are written
 	plans   [][]byte
+	text    []byte                    // of the plan that is encoded
+	made    *madeKernels              // of several units; nil: of this one alone
 	spare   *lowerer                  // of a step whose plan was encoded: its lists are used again
 	steps   map[*passes.Step]*lowerer // between select-kernels and plan-memory
 }
@@ -138,17 +141,58 @@ func (u *Unit) build(key, name string, params []kernel.Param, body func(*kernel.
 			return 0, fmt.Errorf("kernels %q and %q have one symbol %s", other.Spec, key, kn.Symbol)
 		}
 	}
-	m := kernel.NewModule(u.Target)
-	if err := m.Build(kn.Symbol, params, body); err != nil {
+	made, err := u.made.get(kn, func() (madeKernel, error) {
+		m := kernel.NewModule(u.Target)
+		if err := m.Build(kn.Symbol, params, body); err != nil {
+			return madeKernel{}, err
+		}
+		return madeKernel{m.Text(), m.Pool(kn.Symbol)}, nil
+	})
+	if err != nil {
 		return 0, err
 	}
-	kn.IR = m.Text()
+	kn.IR = made.ir
 	i := len(u.Kernels)
 	u.symbols[key] = i
 	u.Kernels = append(u.Kernels, kn)
-	as.Symbol, as.Shared = kn.Symbol, m.Pool(kn.Symbol)
+	as.Symbol, as.Shared = kn.Symbol, made.shared
 	u.Module.Kernels = append(u.Module.Kernels, as)
 	return i, nil
+}
+
+// madeKernels are kernels that units for one target share, by their key: all that their
+// code depends on.
+type madeKernels struct {
+	ahead *ahead // or nil
+
+	mu   sync.Mutex
+	list map[string]madeKernel
+}
+
+type madeKernel struct {
+	ir     string
+	shared int // bytes of shared memory that a launch gives
+}
+
+// get returns a kernel, made on first use. What two units make at the same time is equal.
+func (m *madeKernels) get(k *Kernel, build func() (madeKernel, error)) (madeKernel, error) {
+	if m == nil {
+		return build()
+	}
+	m.mu.Lock()
+	made, ok := m.list[k.Spec]
+	m.mu.Unlock()
+	if ok {
+		return made, nil
+	}
+	made, err := build()
+	if err == nil {
+		m.mu.Lock()
+		m.list[k.Spec] = made
+		m.mu.Unlock()
+		m.ahead.begin(&Kernel{k.Symbol, k.Spec, made.ir})
+	}
+	return made, err
 }
 
 // AddAround adds the kernels that run around the launches of a step, unless they are

@@ -14,7 +14,7 @@ import (
 // Code is what a bundle holds for one target.
 type Code struct {
 	Module *plan.Module
-	// Plans, if not nil, are the module's plans as EncodePlan wrote them, which then has
+	// Plans, if not nil, are the module's plans as AppendPlan wrote them, which then has
 	// none itself: many plans take much less memory so.
 	Plans  [][]byte
 	Object []byte
@@ -82,12 +82,12 @@ const (
 	emitFolder = "ir/"
 )
 
-// EncodePlan is a plan's file.
-func EncodePlan(p *plan.Plan) ([]byte, error) { return marshal(p, false) }
+// AppendPlan appends a plan's file.
+func AppendPlan(b []byte, p *plan.Plan) []byte { return append(p.AppendJSON(b), '\n') }
 
 // Encode makes the files. Equal code gives equal bytes.
 func (c *Code) Encode() (Files, error) {
-	module, err := marshal(c.Module, true)
+	module, err := marshal(c.Module)
 	files := Files{{ObjectName(c.Module.Target), c.Object}, {moduleName, module}}
 	errs := []error{err}
 	if c.Pack != "" {
@@ -96,8 +96,7 @@ func (c *Code) Encode() (Files, error) {
 	plans := c.Plans
 	if plans == nil {
 		for _, p := range c.Module.Plans {
-			data, err := EncodePlan(p)
-			errs, plans = append(errs, err), append(plans, data)
+			plans = append(plans, AppendPlan(nil, p))
 		}
 	}
 	for i, data := range plans {
@@ -174,13 +173,11 @@ func (f Files) decodeCode(target string) (*Code, error) {
 	return c, m.Check()
 }
 
-func marshal(v any, indent bool) ([]byte, error) {
+func marshal(v any) ([]byte, error) {
 	var buf bytes.Buffer
 	enc := json.NewEncoder(&buf)
 	enc.SetEscapeHTML(false)
-	if indent {
-		enc.SetIndent("", "  ")
-	}
+	enc.SetIndent("", "  ")
 	err := enc.Encode(v)
 	return buf.Bytes(), err
 }

@@ -51,12 +51,12 @@ func (k *K) dppInto(old, v value.Value, control, banks int, bound bool) value.Va
 	return k.intrinsic("llvm.amdgcn.update.dpp.i32", types.I32, old, v, i32(control), i32(everyRow), i32(banks), constant.NewBool(bound))
 }
 
-// TransposeLanes exchanges vectors of words among the blocks that n vectors divide each 16
-// lanes into, 2 or 4 of them: what a lane of block b has as vector v, the same lane of
-// block v gets as vector b. AMD GPUs only; all lanes of the wave must get here.
+// TransposeLanes exchanges vectors among the blocks that n vectors divide each 16 lanes
+// into, 2, 4 or 8 of them: what a lane of block b has as vector v, the same lane of block v
+// gets as vector b. AMD GPUs only; all lanes of the wave must get here.
 func (k *K) TransposeLanes(xs []Vec) []Vec {
 	n := len(xs)
-	if k.T.Kind != target.AMDGPU || n != 2 && n != 4 {
+	if k.T.Kind != target.AMDGPU || n != 2 && n != 4 && n != 8 {
 		k.fail("transposition of %d vectors among lanes on %s", n, k.T.Name)
 		return xs
 	}
@@ -71,15 +71,29 @@ func (k *K) TransposeLanes(xs []Vec) []Vec {
 	return xs
 }
 
-// exchangeLanes gives the lanes without a bit of their number, 4 or 8, a of the lanes that
-// have it as b, and those b of these as a.
+// exchangeLanes gives the lanes without a bit of their number, 2, 4 or 8, a of the lanes
+// that have it as b, and those b of these as a. The lanes of a bank are not switched off
+// one by one: there, others than DPP choose.
 func (k *K) exchangeLanes(a, b Vec, bit int) (Vec, Vec) {
-	with := map[int]int{4: 0b1010, 8: 0b1100}[bit] // banks
+	with, banks := map[int]int{4: 0b1010, 8: 0b1100}[bit]
+	has := k.Cmp(NE, k.And(k.WaveLane(), k.Int(bit)), k.Int(0))
+	of := func(word value.Value) V {
+		x := V{t: I32, v: word}
+		if a.t == F32 {
+			x = k.Bits(x)
+		}
+		return x
+	}
 	var as, bs []V
 	for i := range a.n {
-		x, y := k.raw(k.At(a, i)), k.raw(k.At(b, i))
-		as = append(as, V{t: a.t, v: k.dppInto(x, y, dppRowRor+bit, with, false)})
-		bs = append(bs, V{t: a.t, v: k.dppInto(y, x, dppRowRor+dppRow-bit, 0xF&^with, false)})
+		x, y := k.At(a, i), k.At(b, i)
+		if !banks {
+			as, bs = append(as, k.Select(has, k.LaneXor(y, bit), x)), append(bs, k.Select(has, y, k.LaneXor(x, bit)))
+			continue
+		}
+		p, q := k.raw(k.bitsOf(x)), k.raw(k.bitsOf(y))
+		as = append(as, of(k.dppInto(p, q, dppRowRor+bit, with, false)))
+		bs = append(bs, of(k.dppInto(q, p, dppRowRor+dppRow-bit, 0xF&^with, false)))
 	}
 	return k.MakeVec(as...), k.MakeVec(bs...)
 }

@@ -173,3 +173,48 @@ func TestMatrixMisuse(t *testing.T) {
 		}
 	}
 }
+
+// Blocks of lanes exchange vectors by DPP with masks of banks, and only within banks by
+// a choice; nothing goes through LDS.
+func TestTransposeLanesCode(t *testing.T) {
+	_, c := compiler(t)
+	for n, want := range map[int][]string{
+		2: {"8 row_ror:8", "4 bank_mask:0x3", "4 bank_mask:0xc"},
+		4: {"16 row_ror:8", "8 row_ror:4", "8 row_ror:12", "8 bank_mask:0x5", "8 bank_mask:0xa"},
+		8: {"32 row_ror:8", "16 row_ror:4", "16 row_ror:12", "32 quad_perm:[2,3,0,1]"},
+	} {
+		tg := mustTarget(t, "gfx942")
+		m := kernel.NewModule(tg)
+		err := m.Build("turn", []kernel.Param{{Name: "a", Mem: ir.F32}, {Name: "d", Mem: ir.F32, Out: true}}, func(k *kernel.K, b []*kernel.Buf, _ []kernel.V) {
+			place := func(i int) kernel.V { return k.Mul(k.Add(k.Lane(), k.Int(i*tg.Lanes)), k.Int(4)) }
+			var xs []kernel.Vec
+			for i := range n {
+				xs = append(xs, b[0].LoadVec(place(i), 4))
+			}
+			for i, x := range k.TransposeLanes(xs) {
+				b[1].StoreVec(place(i), x)
+			}
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := c.Compile(t.Context(), llvm.Job{Name: "turn", IR: []byte(m.Text()), Triple: tg.Triple, CPU: tg.CPU, OptPasses: "default<O3>", Output: llvm.Asm})
+		if err != nil {
+			t.Fatal(err)
+		}
+		asm := string(r.Output)
+		for _, w := range want {
+			var least int
+			var in string
+			if _, err := fmt.Sscanf(w, "%d %s", &least, &in); err != nil {
+				t.Fatal(err)
+			}
+			if got := strings.Count(asm, in+" "); got+strings.Count(asm, in+"\n") < least {
+				t.Errorf("%d vectors: %d times %s, want %d in\n%s", n, got, in, least, asm)
+			}
+		}
+		if strings.Contains(asm, "ds_") {
+			t.Errorf("%d vectors: LDS in\n%s", n, asm)
+		}
+	}
+}

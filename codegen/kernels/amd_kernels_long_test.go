@@ -8,6 +8,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -25,7 +26,10 @@ import (
 	"github.com/kiln-project/kiln/runtime/emu"
 )
 
-var update = flag.Bool("update", false, "rewrite docs/measurements/amd-kernels.md")
+var (
+	update  = flag.Bool("update", false, "rewrite docs/measurements/amd-kernels.md")
+	onlyOps = flag.String("ops", "", "a regular expression: TestAMDKernels runs the ops that it matches with their first operands, and rewrites nothing")
+)
 
 // What TestAMDKernels runs: decode steps of the first layers of a model, of each kind,
 // at so many positions.
@@ -49,10 +53,10 @@ var amdOps = []string{
 	"hc_pre", "hc_post", "hc_fused", "hc_fused_quant", "hc_head", "rms_norm", "rms_norm_quant", "rms_norm_and_quant", "rms_norm_rope", "head_rms_norm_rope", "rope_row", "rope",
 }
 
-// Bars that a kernel meets, or says in amdBeyond why not.
+// Bars that a kernel meets, or amdBeyond says why not.
 const (
-	leastLineUse  = 0.90
-	mostConflicts = 0.05
+	leastCoalesced = 0.90
+	mostConflicts  = 0.05
 )
 
 // amdOp is an op of a step, alone in a graph.
@@ -258,6 +262,16 @@ func amdOpsOf(t *testing.T, model, chip string) []amdOp {
 	return list
 }
 
+// amdChosenOps are the ops that -ops chooses.
+func amdChosenOps(t *testing.T, ops []amdOp) []amdOp {
+	t.Helper()
+	re, err := regexp.Compile(*onlyOps)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return slices.DeleteFunc(ops, func(o amdOp) bool { return !re.MatchString(o.name + " " + o.operands) })
+}
+
 // amdRow is a kernel of an op.
 type amdRow struct {
 	amdOp
@@ -367,21 +381,19 @@ func since(k, before emu.KernelCounters) emu.KernelCounters {
 
 // amdBeyond are the launches that miss a bar at some shape, with the reason.
 var amdBeyond = map[string]string{
-	"matrix_product": "line use, T = 64: where a tile has many rows, LLVM puts the loads of the two halves of a line further apart than 8 accesses (of the last 24 it is 94 to 99 %), " +
-		"and a store has 32 bytes of a line of each of 16 rows",
-	"matrix_experts":   "line use, T = 64: as matrix_product, and the scales of a chunk of e2m1 are 4 bytes of each of 16 lines, whose other bytes are for the next chunks",
-	"matrix_attention": "line use: packed rows have 592 bytes and begin anywhere in a line, so that one of them takes 5 or 6 lines for 4.6; those that follow each other share lines",
-	"gate":             "line use: 24 bytes of a line are stored for a token's 6 ids, and for their weights",
-	"expert_route":     "line use: the lists of experts end anywhere in a line",
-	"rms_norm_rope":    "LDS conflicts, rows of 128: as rope_row",
-	"rope_row":         "LDS conflicts: the butterflies of the Hadamard transform, between neighbours 2 to 16 apart, reach every other run of so many banks",
+	"matrix_attention": "coalescing: packed rows have 592 bytes and begin anywhere in a line, so that one of them takes 5 or 6 lines for 4.6, and a load of 128 bytes of each of 4 or 8 rows two lines of each",
+	"matrix_scores":    "coalescing: packed keys have 80 bytes, of which a load has 64 of 4 rows, or the 4 of scales of 16 rows",
+	"rms_norm_rope":    "coalescing: the packed rows that it stores, of 592 or 80 bytes, begin anywhere in a line",
+	"gate":             "coalescing: 24 bytes of a line are stored for a token's 6 ids, and for their weights, and some of them cross into the next",
+	"expert_route":     "coalescing: the lists of experts end anywhere in a line, and counts are single words",
+	"topk":             "both: what stands at the chosen entries is read in the order of the scores, 4 bytes of any line each; the steps of the sort between neighbours reach every other run of banks",
 }
 
 // beyond reports which bars a kernel misses.
 func (r *amdRow) beyond() string {
 	var list []string
-	if r.Lines > 0 && r.LineUse() < leastLineUse {
-		list = append(list, "line use")
+	if r.Lines > 0 && r.Coalescing() < leastCoalesced {
+		list = append(list, "coalescing")
 	}
 	if r.conflicts() >= mostConflicts {
 		list = append(list, "LDS conflicts")
@@ -418,7 +430,7 @@ func TestAMDKernels(t *testing.T) {
 			t.Run(model+"/"+chip, func(t *testing.T) {
 				parts++
 				fmt.Fprintf(&page, "\n## %s, %s\n\n%s", model, chip, amdColumns)
-				for _, r := range amdRows(t, chip, amdOpsOf(t, model, chip)) {
+				for _, r := range amdRows(t, chip, amdChosenOps(t, amdOpsOf(t, model, chip))) {
 					page.WriteString(r.line())
 					if k := r.kernel; *k.AGPRs != 0 || *k.VGPRSpills != 0 || *k.SGPRSpills != 0 || k.ScratchBytes != 0 {
 						t.Errorf("%s: %d AGPRs, %d and %d spills, %d bytes of scratch memory", k.Name, *k.AGPRs, *k.VGPRSpills, *k.SGPRSpills, k.ScratchBytes)
@@ -433,7 +445,7 @@ func TestAMDKernels(t *testing.T) {
 			})
 		}
 	}
-	if parts < 4 { // -run chose
+	if parts < 4 || *onlyOps != "" { // -run or -ops chose
 		return
 	}
 	for launch := range amdBeyond {
@@ -451,9 +463,10 @@ func TestAMDKernels(t *testing.T) {
 const amdHead = `# Kernels on AMD chips, without one
 
 **Emulated, not run on ROCm hardware.** What the code objects say, and what the emulator counts ([emulator.md](../emulator.md)), of the kernels of a decode step,
-one op at a time. Generated; to renew it:
+one op at a time. Generated; to renew it, or to look at some ops on one chip:
 
     go test -tags long ./codegen/kernels -run TestAMDKernels -update -timeout 60m
+    go test -tags long ./codegen/kernels -run TestAMDKernels/flash/gfx950 -v -ops '^gate|f8e4m3.1536'
 
 These are counts and no times. The shapes are those of testdata/configs/flash and pro, with 4096 positions of context (1024 entries to score) and pools of packed rows
 as the product has them; "bf16 rows" has none, "no split" takes all rows of a token in one group. T is the number of requests, each with a token. Of the weights of
@@ -462,10 +475,24 @@ places of their pool.
 
 No kernel spills, uses scratch memory or AGPRs: the test holds them to it. "Waves" are those that fit on a SIMD, by registers and LDS. "Coalesced" is the part
 of the lines of 128 bytes that an instruction touches that its lanes ask for; more than 100 % where lanes ask for the same bytes. "Line use" is the same of the lines that
-none of the wave's last 8 accesses touched. Lanes of matrix instructions want 16 rows: a load of 16 bytes a lane takes half a line of each, and the next one the other half, so
-that coalescing of different rows is 50 % at most, whatever the kernel does with rows that lie as they are, and line use 100 %. Where lanes read one row of x for all 16, at small T, both
-are higher, which hides what the weights alone have. "LDS conflicts" is a model: the part of
-the LDS's cycles that repeat one because lanes meet in a bank. The bars are 90 % of line use and 5 % of conflicts; the launches that miss one:
+none of the wave's last 8 accesses touched. Where lanes read one row of x for all 16, at small T, both are higher, which hides what the weights alone have: the rows of T = 64 show that.
+"LDS conflicts" is a model: the part of the LDS's cycles that repeat one because lanes meet in a bank.
+
+## How matrix instructions get whole lines
+
+Their lanes want 16 rows: four lanes a row, 16 bytes each, so that a load of what lanes multiply takes half of each of 16 lines, 50 %, whatever order instructions have. Weights lie as they do
+in a checkpoint, which every backend reads; weights in an order of their own, as other libraries shuffle them, would save what follows, but one bundle has them once for all forms and chips.
+Instead a load takes the lines of 8 rows, the next one those of the 8 others, and lanes 8 apart exchange half of what they have: two DPP moves, which have a mask of banks, and a copy for two words.
+Which k a lane multiplies, and with it every bit, is as it was. Per 128 k of bf16 (4 KiB of w, and as much of x) that is 56 of 87 instructions of a wave that were 31;
+a CU that gets its part of the memory's 5.3 TB/s has about 490 cycles of each SIMD for a KiB of w, of which these take about 60. Of x, where w has codes, a lane's k are up to 64 bytes that lie together:
+two or four loads take 128 or 256 bytes of 8 or 4 rows. Tiles of 64 rows of x with e2m1 have registers for half lines of it only (T > 1365 with 256 experts).
+
+Of e2m1, 128 k, which a wave sums at a time, are half a line. Two waves share two chunks: each has both, of half of the columns or of the weights, and sums them apart. A row's scales of a chunk are 4 bytes:
+the group reads all of its rows' at once, next to each other, behind the first loads of w, and has them in LDS, by words in an order without conflicts. Scales of codes of x are by chunk, then row, and those who make them
+take the blocks in that order. Sums that waves add are finished along rows: a store has up to 128 bytes of a row. Streams of hyper-connections go through LDS, 16 KiB of a group, from lanes
+that read, make and write whole lines to those that multiply; registers hold all loads of fn at once then, and 2 to 4 waves fit instead of 7. The Hadamard transform exchanges among lanes up to 32 apart.
+
+The bars are 90 % coalesced and 5 % of conflicts; the launches that miss one:
 
 | launch | why |
 |---|---|

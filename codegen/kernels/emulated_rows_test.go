@@ -41,6 +41,7 @@ func rowOps(c *cases, t int) []rowOp {
 	post, comb, scale, base := c.f32(1, t, 4), c.f32(1, t, 4, 4), c.f32(1, 3), c.f32(1, 24)
 	cos, sin := c.f32(1, t, 32), c.f32(1, t, 32)
 	limits := ir.A("limit", 10.0)
+	wide, pairs := c.bf16(1, t, 512), c.rows(3, t, 2) // waves of e2m1 share chunks, of one row in both products
 	list := []rowOp{
 		{"linear", ir.A("to", ir.BF16), []*eval.Tensor{x, c.bf16(1, 33, d)}, []int{1}},
 		{"linear", ir.A("to", ir.F32), []*eval.Tensor{x, c.f32(1, 9, d)}, []int{1}},
@@ -53,6 +54,8 @@ func rowOps(c *cases, t int) []rowOp {
 		{"expert", limits, []*eval.Tensor{x, w8(inner, d), w8(inner, d), w8(d, inner), c.f32(1, t, 1)}, []int{1, 2, 3}},
 		{"moe_experts", limits, []*eval.Tensor{x, w8(experts, inner, d), w8(experts, inner, d), w8(experts, d, inner), ids, weights}, []int{1, 2, 3}},
 		{"moe_experts_add", limits, []*eval.Tensor{x, c.w4(experts, inner, d), c.w4(experts, inner, d), c.w4(experts, d, inner), ids, weights, c.bf16(1, t, d)}, []int{1, 2, 3}},
+		{"moe_experts", limits, []*eval.Tensor{wide, c.w4(3, 512, 512), c.w4(3, 512, 512), c.w4(3, 512, 512), pairs, c.f32(1, t, 2)}, []int{1, 2, 3}},
+		{"linear", ir.A("to", ir.BF16), []*eval.Tensor{narrow, c.bf16(1, 8200, 128)}, []int{1}}, // tiles of 2 and 4 columns
 		{"gate", ir.A("k", k, "scale", 1.5), []*eval.Tensor{x, c.bf16(.1, experts, d), c.f32(1, experts)}, []int{1, 2}},
 		{"rms_norm", normEps, []*eval.Tensor{x, c.bf16(1, d)}, []int{1}},
 		{"rms_norm_quant", normEps, []*eval.Tensor{x, c.bf16(1, d)}, []int{1}},
@@ -178,6 +181,8 @@ func realCases(c *cases, t, d int) {
 	add("expert", limits, x, c.w8(128, d), c.w8(128, d), c.w8(d, 128), c.f32(1, t, 1))
 	add("sparse_attention", ir.A("scale", 1/math.Sqrt(512)), c.bf16(1, t, 8, 512), c.f32(1, 8), c.bf16(1, 160, 512), c.rows(160, t, 128), c.bf16(1, 9, 512), c.rows(9, t, 8))
 	add("hc_head", hcAttrs, streams, c.f32(1/math.Sqrt(float64(n)), 4, n), c.f32(1, 1), c.f32(1, 4))
+	// Waves share the chunks of both products.
+	add("moe_experts", limits, x, c.w4(4, 512, d), c.w4(4, 512, d), c.w4(4, d, 512), c.rows(4, t, 2), c.f32(1, t, 2))
 }
 
 // realSize is a number of tokens and a hidden size; the seed makes operands as

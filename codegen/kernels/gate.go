@@ -108,6 +108,18 @@ func lowerGateOf(l Lowering, o *ir.Op, product func(l Lowering, o *ir.Op, y Ref)
 			for _, v := range picked[1:] {
 				sum = k.Add(sum, v)
 			}
+			if k.T.Kind == target.AMDGPU { // a lane for each: they lie together
+				id, score := chosen[0], picked[0]
+				for j := range chosen {
+					here := k.Cmp(kernel.EQ, k.Lane(), k.Int(j))
+					id, score = k.Select(here, chosen[j], id), k.Select(here, picked[j], score)
+				}
+				k.If(k.Cmp(kernel.LT, k.Lane(), k.Int(n)), func() {
+					ids.Store(k.Lane(), id)
+					weights.Store(k.Lane(), k.Mul(k.Div(score, sum), k.Float(scale)))
+				})
+				return
+			}
 			k.First(func() {
 				for j := range chosen {
 					ids.Store(k.Int(j), chosen[j])

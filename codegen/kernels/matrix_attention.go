@@ -127,7 +127,11 @@ func (a *matrixAttention) body(k *kernel.K, b []*kernel.Buf, ints []kernel.V) {
 	e.scores = k.Shared(ir.F32, 2*attentionPart*target.MatrixTile)
 	head := k.Add(k.Mul(headTile, k.Int(target.MatrixTile)), e.sub)
 	own := k.Cmp(kernel.LT, head, k.Int(a.h))
-	e.loadQ(b[0], k.Add(k.Mul(token, k.Int(a.h)), k.Select(own, head, k.Int(a.h-1))))
+	e.q = tileRuns(k, e.sub, e.group, func(i kernel.V) matrixRow {
+		head := k.Add(k.Mul(headTile, k.Int(target.MatrixTile)), i)
+		head = k.Add(k.Mul(token, k.Int(a.h)), k.Select(k.Cmp(kernel.LT, head, k.Int(a.h)), head, k.Int(a.h-1)))
+		return matrixRow{k: k, format: ir.RowFormat{D: a.d}, b: b[0], at: k.Mul(head, k.Int(a.d))}
+	})
 	rows := func(from kernel.V) (count kernel.V) { return e.rows(b[2:2+2*a.sets], widths, token, from, list) }
 
 	if a.inParts {
@@ -140,20 +144,16 @@ func (a *matrixAttention) body(k *kernel.K, b []*kernel.Buf, ints []kernel.V) {
 		left := k.Sub(k.Convert(count, kernel.I64), from)
 		k.If(k.Cmp(kernel.GT, left, k.Int(0)), func() {
 			sums, top, den := e.part(k.Int(0), left)
-			at := k.Add(k.Mul(k.Add(k.Mul(token, parts), part), k.Int(a.h)), head)
+			heads := k.Mul(k.Add(k.Mul(token, parts), part), k.Int(a.h))
+			var out []kernel.Vec
+			v := e.elements(sums)
+			for i := 0; i < len(v); i += 4 {
+				out = append(out, k.MakeVec(v[i:i+4]...))
+			}
+			e.store(acc, heads, k.Mul(headTile, k.Int(target.MatrixTile)), out)
 			k.If(own, func() {
-				e.each(func(element kernel.V, of func(j int) kernel.V) {
-					place := k.Add(k.Mul(at, k.Int(a.d)), element)
-					for j := 0; j < a.run(); j += min(4, a.run()) {
-						var v []kernel.V
-						for i := range min(4, a.run()) {
-							v = append(v, of(j+i))
-						}
-						acc.StoreVec(k.Add(place, k.Int(j)), k.MakeVec(v...))
-					}
-				}, sums)
 				first := k.Cmp(kernel.EQ, k.Add(e.wave, e.group), k.Int(0))
-				k.If(first, func() { softmax.StoreVec(k.Mul(at, k.Int(2)), k.MakeVec(top, den)) })
+				k.If(first, func() { softmax.StoreVec(k.Mul(k.Add(heads, head), k.Int(2)), k.MakeVec(top, den)) })
 			})
 		})
 		return
@@ -174,21 +174,19 @@ func (a *matrixAttention) body(k *kernel.K, b []*kernel.Buf, ints []kernel.V) {
 		}
 	})
 	factor := s.factor(b[1].Load(k.Select(own, head, k.Int(a.h-1))), total.Get())
-	y := b[len(b)-1]
-	k.If(own, func() {
-		var sums []kernel.Vec
-		for _, v := range acc {
-			sums = append(sums, v.Get())
+	var sums, out []kernel.Vec
+	for _, v := range acc {
+		sums = append(sums, v.Get())
+	}
+	v := e.elements(sums)
+	for i := 0; i < len(v); i += matrixRun {
+		var words []kernel.V
+		for j := i; j < i+matrixRun; j += 2 {
+			words = append(words, k.PackBF16(k.Mul(v[j], factor), k.Mul(v[j+1], factor)))
 		}
-		at := k.Mul(k.Add(k.Mul(token, k.Int(a.h)), head), k.Int(a.d))
-		e.each(func(element kernel.V, of func(j int) kernel.V) {
-			var words []kernel.V
-			for j := 0; j < a.run(); j += 2 {
-				words = append(words, k.PackBF16(k.Mul(of(j), factor), k.Mul(of(j+1), factor)))
-			}
-			y.StoreVec(k.Add(at, element), k.MakeVec(words...))
-		}, sums)
-	})
+		out = append(out, k.MakeVec(words...))
+	}
+	e.store(b[len(b)-1], k.Mul(token, k.Int(a.h)), k.Mul(headTile, k.Int(target.MatrixTile)), out)
 }
 
 // eachPart calls f for the parts of total rows: where the part begins in the list of
@@ -204,14 +202,6 @@ func (a *matrixAttention) eachPart(k *kernel.K, total *kernel.Var, rows func(fro
 		})
 		f(k.Sub(from, listed.Get()), k.Sub(k.Convert(total.Get(), kernel.I64), from))
 	})
-}
-
-// loadQ reads what the lane multiplies of a row of q: as of the rows of keys, runs of
-// matrixRun.
-func (e *attentionEmitter) loadQ(q *kernel.Buf, row kernel.V) {
-	for i := range e.d / (lanesPerRow * matrixRun) {
-		e.q = append(e.q, q.LoadVec(e.Add(e.Mul(row, e.Int(e.d)), runElement(e.K, e.group, i)), matrixRun))
-	}
 }
 
 // rows lists the addresses of the rows that the token sees, from number from on, as
@@ -259,10 +249,13 @@ func (e *attentionEmitter) part(from, left kernel.V) (sums []kernel.Vec, top, de
 	first := e.Mul(e.group, e.Int(target.ResultRun))
 
 	mine := e.Mul(e.wave, e.Int(target.MatrixTile))
-	keys := row(e.Add(mine, e.sub)).runs(e.group)
+	keys := tileRuns(e.K, e.sub, e.group, func(i kernel.V) matrixRow { return row(e.Add(mine, i)) })
 	s := e.ZeroVec(kernel.F32, target.ResultRun)
 	for i, x := range keys {
 		s = multiplyWords(e.K, e.unit.mfma, x, e.q[i], s)
+	}
+	if !e.inParts && !e.rowsAre.Packed() { // registers do not hold rows twice beside all sums
+		e.InOrder()
 	}
 	// While the scores are exchanged, the rows are read again, by element.
 	var values []kernel.Vec
@@ -335,12 +328,35 @@ func (e *attentionEmitter) exchange(from kernel.V, s kernel.Vec) []kernel.V {
 	return out
 }
 
-// each calls f for the runs of elements that a lane has of sums: of j they are
-// elements element+j.
-func (e *attentionEmitter) each(f func(element kernel.V, of func(j int) kernel.V), sums []kernel.Vec) {
+// elements are those that a lane has of sums, which follow each other: all its own of the
+// wave's slice of its head, after those of the lanes of lower groups.
+func (e *attentionEmitter) elements(sums []kernel.Vec) []kernel.V {
+	var list []kernel.V
 	for i := range target.ResultRun {
-		row := e.Add(e.Mul(e.group, e.Int(target.ResultRun)), e.Int(i))
-		f(e.Add(e.slice, e.Mul(row, e.Int(e.run()))), func(j int) kernel.V { return e.At(sums[j], i) })
+		for _, sum := range sums {
+			list = append(list, e.At(sum, i))
+		}
+	}
+	return list
+}
+
+// store writes the elements, in vectors of 16 bytes, of the heads from tile on, which in y
+// are rows from row number heads on. Lanes exchange them, so that those that write at once
+// have what lies together.
+func (e *attentionEmitter) store(y *kernel.Buf, heads, tile kernel.V, list []kernel.Vec) {
+	n := len(list)
+	if n > 1 {
+		list = e.TransposeLanes(list)
+	}
+	lanes := target.MatrixTile / n
+	each := target.ResultRun * e.run() / n // elements of a vector
+	element := e.Add(e.Mul(e.group, e.Int(n)), e.UDiv(e.sub, e.Int(lanes)))
+	element = e.Add(e.slice, e.Mul(element, e.Int(each)))
+	for i, x := range list {
+		head := e.Add(tile, e.Add(e.URem(e.sub, e.Int(lanes)), e.Int(i*lanes)))
+		e.If(e.Cmp(kernel.LT, head, e.Int(e.h)), func() {
+			y.StoreVec(e.Add(e.Mul(e.Add(heads, head), e.Int(e.d)), element), x)
+		})
 	}
 }
 

@@ -122,20 +122,30 @@ func (p *hcProduct) body(k *kernel.K, fn, parts *kernel.Buf, tokens kernel.V, st
 	piece, tile := k.UDiv(k.Group(), tiles), k.URem(k.Group(), tiles) // tiles of a piece follow each other: fn stays cached
 	lane, wave := k.WaveLane(), k.Wave()
 	sub, group := k.And(lane, k.Int(target.MatrixTile-1)), k.LShr(lane, k.Int(4))
-	element := k.Add(k.Mul(piece, k.Int(hcPiece)), k.Mul(k.Add(k.Mul(wave, k.Int(lanesPerRow)), group), k.Int(matrixRun)))
+	first := k.Mul(piece, k.Int(hcPiece))
 	token := k.Add(k.Mul(tile, k.Int(target.MatrixTile)), sub)
 	own := k.Cmp(kernel.LT, token, tokens)
 	last := func(i, n kernel.V) kernel.V { return k.Select(k.Cmp(kernel.LT, i, n), i, k.Sub(n, k.Int(1))) }
 
 	weights := make([][]kernel.Vec, p.fnTiles()) // by tile and stream
 	for t := range weights {
-		row := last(k.Add(sub, k.Int(t*target.MatrixTile)), k.Int(p.mixes()))
+		// The lines of eight rows at a time, as matrixEmitter.reads has them.
+		const half = target.MatrixTile / 2
+		element := k.Add(first, k.Mul(k.Add(k.Mul(wave, k.Int(lanesPerRow)), group), k.Int(matrixRun)))
+		element = k.Add(element, k.Mul(k.UDiv(sub, k.Int(half)), k.Int(matrixRun/2)))
 		for s := range p.c {
-			at := k.Add(k.Mul(k.Add(k.Mul(row, k.Int(p.c)), k.Int(s)), k.Int(p.d)), element)
-			weights[t] = append(weights[t], k.Join(fn.LoadVec(at, 4), fn.LoadVec(k.Add(at, k.Int(4)), 4)))
+			var loads []kernel.Vec
+			for i := range 2 {
+				row := last(k.Add(k.URem(sub, k.Int(half)), k.Int(t*target.MatrixTile+i*half)), k.Int(p.mixes()))
+				loads = append(loads, fn.LoadVec(k.Add(k.Mul(k.Add(k.Mul(row, k.Int(p.c)), k.Int(s)), k.Int(p.d)), element), matrixRun/2))
+			}
+			loads = k.TransposeLanes(loads)
+			weights[t] = append(weights[t], k.Join(loads[0], loads[1]))
 		}
 	}
-	xs := streams(last(token, tokens), element, own)
+	xs := p.exchange(k, k.Mul(tile, k.Int(target.MatrixTile)), first, func(token, element kernel.V) []kernel.Vec {
+		return streams(last(token, tokens), element, k.Cmp(kernel.LT, token, tokens))
+	})
 	square := k.Float(0)
 	for _, x := range xs {
 		for i := range x.Len() {
@@ -184,6 +194,33 @@ func (p *hcProduct) body(k *kernel.K, fn, parts *kernel.Buf, tokens kernel.V, st
 		}
 		parts.Store(k.Add(at, k.Int(p.squares())), sum)
 	})
+}
+
+// exchange is what a lane multiplies of the streams of a tile of tokens, of which streams
+// gives matrixRun elements from one on: the waves have four tokens each, and lanes that
+// follow each other all elements of a piece, so that whole lines are read and written.
+// They go through shared memory to the lanes that multiply them.
+func (p *hcProduct) exchange(k *kernel.K, token, element kernel.V, streams func(token, element kernel.V) []kernel.Vec) []kernel.Vec {
+	const units = hcPiece / matrixRun // of a token, 16 bytes each
+	lane, wave := k.WaveLane(), k.Wave()
+	shared := k.Shared(ir.BF16, p.c*target.MatrixTile*hcPiece)
+	// Lanes that read at once, of eight tokens, use all banks.
+	place := func(stream int, of, unit kernel.V) kernel.V {
+		unit = k.Xor(unit, k.And(of, k.Int(7)))
+		at := k.Add(k.Mul(k.Add(of, k.Int(stream*target.MatrixTile)), k.Int(units)), unit)
+		return k.Mul(at, k.Int(matrixRun))
+	}
+	of, unit := k.Add(k.Mul(wave, k.Int(target.MatrixLanes/units)), k.UDiv(lane, k.Int(units))), k.URem(lane, k.Int(units))
+	for s, x := range streams(k.Add(token, of), k.Add(element, k.Mul(unit, k.Int(matrixRun)))) {
+		shared.StoreVec(place(s, of, unit), x)
+	}
+	k.Barrier()
+	sub, group := p.unit.place(k, lane)
+	out := make([]kernel.Vec, p.c)
+	for s := range out {
+		out[s] = shared.LoadVec(place(s, sub, k.Add(k.Mul(wave, k.Int(lanesPerRow)), group)), matrixRun)
+	}
+	return out
 }
 
 // unpackBF16 is the two bf16 numbers of a word as f32.

@@ -48,8 +48,10 @@ func (p *matrixProduct) xReads() (size, step int) {
 	switch n := p.xVector(); {
 	case !p.byLines() || p.alike:
 		return 1, 0
-	case p.run() > n:
+	case p.run() > n && p.rows < 4:
 		return p.run() / n, n
+	case p.run() > n: // registers do not hold more addresses beside a large tile's sums: half lines of e2m1's x
+		return 2, n
 	default:
 		return 2, lanesPerRow * p.run()
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/kiln-project/kiln/codegen/kernel"
+	"github.com/kiln-project/kiln/codegen/target"
 	"github.com/kiln-project/kiln/ir"
 )
 
@@ -89,21 +90,25 @@ func (r matrixRow) scales() kernel.Vec {
 
 // run is run number i of the lane's.
 func (r matrixRow) run(group kernel.V, i int, scales kernel.Vec) kernel.Vec {
-	k, f := r.k, r.format
 	words := r.words(group, i)
-	if i*codeRun >= f.Dims { // not codes
+	if i >= r.codeRuns() {
 		return words
 	}
-	block := i * codeRun / f.Block
-	scale := k.And(k.LShr(k.At(scales, block/4), k.Int32(8*(block%4))), k.Int32(0xFF))
-	return r.decode(words, scale)
+	return r.decode(words, r.scaleOf(i, scales))
 }
 
 // words are those of run number i of the lane's, as they lie in memory.
 func (r matrixRow) words(group kernel.V, i int) kernel.Vec {
+	return r.elements(runElement(r.k, group, i), i < r.codeRuns())
+}
+
+// codeRuns is how many runs of the lanes' are of codes.
+func (r matrixRow) codeRuns() int { return r.format.Dims / codeRun }
+
+// elements are matrixRun elements of the row as they lie in memory, codes or not.
+func (r matrixRow) elements(at kernel.V, codes bool) kernel.Vec {
 	k, f := r.k, r.format
-	at := runElement(k, group, i)
-	if i*codeRun >= f.Dims { // not codes
+	if !codes {
 		if f.Packed() {
 			at = k.Add(k.Mul(k.Sub(at, k.Int(f.Dims)), k.Int(2)), k.Int(f.Rest()))
 		}
@@ -111,6 +116,53 @@ func (r matrixRow) words(group kernel.V, i int) kernel.Vec {
 	}
 	bytes := int(f.To.Bytes(matrixRun))
 	return r.load(k.UDiv(at, k.Int(matrixRun/bytes)), bytes)
+}
+
+// scaleOf is the scale of run number i, which is of codes, as a byte.
+func (r matrixRow) scaleOf(i int, scales kernel.Vec) kernel.V {
+	block := i * codeRun / r.format.Block
+	return r.k.And(r.k.LShr(r.k.At(scales, block/4), r.k.Int32(8*(block%4))), r.k.Int32(0xFF))
+}
+
+// tileRuns are the lane's runs of row number sub of 16 that row tells, on AMD's waves.
+// They are read by as long parts of rows as matrixEmitter.reads has them, of 8 rows at a
+// time, or of codes, of which a run is shorter, of 4.
+func tileRuns(k *kernel.K, sub, group kernel.V, row func(i kernel.V) matrixRow) []kernel.Vec {
+	own := row(sub)
+	total, codes, scales := own.format.D/codeRun, own.codeRuns(), own.scales()
+	rows := map[int][]matrixRow{}
+	var out []kernel.Vec
+	for i := 0; i < total; {
+		size, end := 2, total
+		if i < codes {
+			size, end = 4, codes
+		}
+		for i+size > end {
+			size /= 2
+		}
+		of := target.MatrixTile / size
+		if rows[size] == nil {
+			for j := range size {
+				rows[size] = append(rows[size], row(k.Add(k.URem(sub, k.Int(of)), k.Int(j*of))))
+			}
+		}
+		at := k.Add(runElement(k, group, i), k.Mul(k.UDiv(sub, k.Int(of)), k.Int(codeRun)))
+		var loads []kernel.Vec
+		for _, r := range rows[size] {
+			loads = append(loads, r.elements(at, i < codes))
+		}
+		if size > 1 {
+			loads = k.TransposeLanes(loads)
+		}
+		for _, x := range loads {
+			if i < codes {
+				x = own.decode(x, own.scaleOf(i, scales))
+			}
+			out = append(out, x)
+			i++
+		}
+	}
+	return out
 }
 
 func (r matrixRow) decode(codes kernel.Vec, scale kernel.V) kernel.Vec {

@@ -53,15 +53,14 @@ func lowerMatrixScores(l Lowering, o *ir.Op) error {
 			q, w := b[0].At(k.Mul(token, k.Int(h*d))), b[1].At(k.Mul(token, k.Int(h)))
 			rows, out := b[3].At(k.Mul(token, n)), b[4].At(k.Mul(token, n))
 
-			tiles, runs := ceilDiv(h, target.MatrixTile), d/(lanesPerRow*matrixRun)
+			tiles := ceilDiv(h, target.MatrixTile)
 			qs, weights := make([][]kernel.Vec, tiles), make([][]kernel.V, tiles)
 			for i := range tiles {
-				head := k.Add(sub, k.Int(i*target.MatrixTile))
-				head = k.Select(k.Cmp(kernel.LT, head, k.Int(h)), head, k.Int(h-1))
-				for j := range runs {
-					at := runElement(k, group, j)
-					qs[i] = append(qs[i], q.LoadVec(k.Add(k.Mul(head, k.Int(d)), at), matrixRun))
-				}
+				qs[i] = tileRuns(k, sub, group, func(in kernel.V) matrixRow {
+					head := k.Add(in, k.Int(i*target.MatrixTile))
+					head = k.Select(k.Cmp(kernel.LT, head, k.Int(h)), head, k.Int(h-1))
+					return matrixRow{k: k, format: ir.RowFormat{D: d}, b: q, at: k.Mul(head, k.Int(d))}
+				})
 				for r := range target.ResultRun {
 					head := k.Add(firstHead, k.Int(i*target.MatrixTile+r))
 					weights[i] = append(weights[i], w.Load(k.Select(k.Cmp(kernel.LT, head, k.Int(h)), head, k.Int(h-1))))
@@ -78,10 +77,12 @@ func lowerMatrixScores(l Lowering, o *ir.Op) error {
 				// Entries that are not there yet follow those that are: most of a long row of
 				// them is skipped. A row that is -1 beside others reads none of its own.
 				k.If(k.WaveAny(there), func() {
-					row := k.Mul(k.Convert(row.Get(), kernel.I64), k.Int(format.Width()))
-					key := matrixRowAt(k, format, b[2])
-					key.at, key.there = row, &there
-					keys := key.runs(group)
+					mine := row.Get()
+					keys := tileRuns(k, sub, group, func(i kernel.V) matrixRow {
+						row := k.FromLane(mine, i)
+						there := k.Cmp(kernel.GE, row, k.Int32(0))
+						return matrixRow{k: k, format: format, b: b[2], at: k.Mul(k.Convert(row, kernel.I64), k.Int(format.Width())), there: &there}
+					})
 					total := k.Float(0)
 					for i := range tiles {
 						s := k.ZeroVec(kernel.F32, target.ResultRun)

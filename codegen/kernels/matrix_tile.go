@@ -352,7 +352,7 @@ func (e *matrixEmitter) address(n0, sub, group kernel.V) {
 // matrixLoads is what a lane reads of the chunks that the wave takes at once.
 type matrixLoads struct {
 	chunk  kernel.V           // the first
-	x      [][]kernel.Vec     // by row of the tile: vectors of 16 bytes
+	x      [][][]kernel.Vec   // by chunk and row of the tile: vectors of 16 bytes
 	xScale []kernel.V         // by row
 	w      [][][][]kernel.Vec // by product, column and which of the lane's rows
 	wScale [][][]kernel.V
@@ -365,14 +365,26 @@ func (e *matrixEmitter) chunks(list []kernel.V, behind func()) {
 	for i, c := range list {
 		loads[i].chunk = c
 		e.loadW(c, &loads[i])
-		e.loadX(c, &loads[i])
+		for chunk := range e.chunksAtOnce() {
+			if chunk == 0 || e.skinny() {
+				e.loadX(c, chunk, &loads[i])
+			}
+		}
 	}
 	behind()
 	if e.skinny() {
 		e.InOrder()
 	}
 	for i := range loads {
-		e.add(&loads[i])
+		for chunk := range e.chunksAtOnce() {
+			if chunk == len(loads[i].x) {
+				e.loadX(loads[i].chunk, chunk, &loads[i])
+			}
+			e.add(&loads[i], chunk)
+			if !e.skinny() && e.byLines() { // what comes next is not loaded before: registers are too few for both
+				e.InOrder()
+			}
+		}
 	}
 }
 
@@ -415,37 +427,38 @@ func (e *matrixEmitter) loadW(chunk kernel.V, out *matrixLoads) {
 	}
 }
 
-func (e *matrixEmitter) loadX(chunk kernel.V, out *matrixLoads) {
-	k0, run, n := e.Mul(chunk, e.Int(matrixChunk)), e.run(), e.xVector()
+// loadX loads x of one of the chunks from chunk first on.
+func (e *matrixEmitter) loadX(first kernel.V, chunk int, out *matrixLoads) {
+	k0, run, n := e.Mul(first, e.Int(matrixChunk)), e.run(), e.xVector()
+	var rows [][]kernel.Vec
 	for r, from := range e.xAt {
 		var row []kernel.Vec
-		for c := range e.chunksAtOnce() {
-			for i := 0; i < perLane; i += n * from.size {
-				for _, at := range from.at {
-					row = append(row, e.read(e.x.x, from, at, k0, c*matrixChunk+i/run*run*lanesPerRow+i%run, n))
-				}
+		for i := 0; i < perLane; i += n * from.size {
+			for _, at := range from.at {
+				row = append(row, e.read(e.x.x, from, at, k0, chunk*matrixChunk+i/run*run*lanesPerRow+i%run, n))
 			}
 		}
-		out.x = append(out.x, row)
+		rows = append(rows, row)
 		if !e.codes {
 			continue
 		}
-		s := e.Add(e.Mul(chunk, e.x.count), e.xScale[r])
+		s := e.Add(e.Mul(first, e.x.count), e.xScale[r])
 		if e.scaledMFMA() != nil {
 			out.xScale = append(out.xScale, e.x.scales.Bytes().Load(s))
 		} else {
 			out.xScale = append(out.xScale, e.x.scales.Load(s))
 		}
 	}
+	out.x = append(out.x, rows)
 }
 
-// add adds the products of what was read to the sums.
-func (e *matrixEmitter) add(l *matrixLoads) {
-	for r, row := range l.x {
-		l.x[r] = e.xAt[r].own(e.K, row)
+// add adds the products of one of the chunks that were read to the sums.
+func (e *matrixEmitter) add(l *matrixLoads, chunk int) {
+	for r, row := range l.x[chunk] {
+		l.x[chunk][r] = e.xAt[r].own(e.K, row)
 	}
 	if e.apartByHalves() {
-		for _, row := range l.x {
+		for _, row := range l.x[chunk] {
 			for i, x := range row {
 				row[i] = e.BF16Apart(x)
 			}
@@ -453,32 +466,28 @@ func (e *matrixEmitter) add(l *matrixLoads) {
 	}
 	for p := range e.ws {
 		for c, from := range e.wAt[p] {
-			w := make([][]kernel.Vec, len(from))
 			for i, row := range l.w[p][c] {
-				w[i] = from[i].own(e.K, row)
+				if chunk == 0 {
+					l.w[p][c][i] = from[i].own(e.K, row)
+				}
 			}
-			for chunk := range e.chunksAtOnce() {
-				e.addPart(l, p, c, chunk, w)
-			}
+			e.addPart(l, p, c, chunk)
 		}
 	}
 }
 
-// addPart adds the products of one of the chunks of a part, whose rows are w.
-func (e *matrixEmitter) addPart(l *matrixLoads, p, c, chunk int, w [][]kernel.Vec) {
-	of := func(row []kernel.Vec) []kernel.Vec { // the chunk's vectors
+// addPart adds the products of one of the chunks of a part.
+func (e *matrixEmitter) addPart(l *matrixLoads, p, c, chunk int) {
+	w, scales := make([][]kernel.Vec, len(l.w[p][c])), l.wScale[p][c]
+	for i, row := range l.w[p][c] {
 		n := len(row) / e.chunksAtOnce()
-		return row[chunk*n : (chunk+1)*n]
-	}
-	own, scales := make([][]kernel.Vec, len(w)), l.wScale[p][c]
-	for i, row := range w {
-		own[i] = of(row)
+		w[i] = row[chunk*n : (chunk+1)*n]
 	}
 	if e.paired() {
 		scales = []kernel.V{e.stagedScale(p, c, e.Add(l.chunk, e.Int(chunk)))}
 	}
 	if !e.codes {
-		own = e.asBF16(own, scales)
+		w = e.asBF16(w, scales)
 	}
 	for r := range e.rows {
 		x := e.rowOfX(p, r)
@@ -486,7 +495,7 @@ func (e *matrixEmitter) addPart(l *matrixLoads, p, c, chunk int, w [][]kernel.Ve
 		if e.codes {
 			scale = l.xScale[x]
 		}
-		e.addTile(e.sum(chunk, p, r, c), own, scales, of(l.x[x]), scale)
+		e.addTile(e.sum(chunk, p, r, c), w, scales, l.x[chunk][x], scale)
 	}
 }
 

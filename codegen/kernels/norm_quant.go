@@ -98,12 +98,23 @@ func blockScales(k *kernel.K, x *kernel.Buf, d, block int, f codeFormat) *kernel
 		}
 		return top
 	}
+	// A piece of f32 is two vectors: lanes next to each other begin with different halves, so
+	// that AMD's, which read 16 bytes at once, use all banks.
+	halves := k.T.Kind == target.AMDGPU && x.Format() == ir.F32
 	k.Lanes(k.Int(d/quantPiece), func(i kernel.V) {
 		at := i
 		if pad > 0 {
 			at = k.Add(i, k.Mul(k.UDiv(i, k.Int(pieces)), k.Int(pad)))
 		}
-		tops.Store(at, largest(x, k.Mul(i, k.Int(quantPiece)), quantPiece, k.Float(f.floor)))
+		first := k.Mul(i, k.Int(quantPiece))
+		if !halves {
+			tops.Store(at, largest(x, first, quantPiece, k.Float(f.floor)))
+			return
+		}
+		const half = quantPiece / 2
+		turn := k.And(i, k.Int(half)) // of every other four lanes
+		top := largest(x, k.Add(first, turn), half, k.Float(f.floor))
+		tops.Store(at, largest(x, k.Add(first, k.Xor(turn, k.Int(half))), half, top))
 	})
 	k.Barrier()
 	k.Lanes(k.Int(d/block), func(i kernel.V) {

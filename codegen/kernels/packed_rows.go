@@ -80,7 +80,7 @@ func packRow(k *kernel.K, x, y *kernel.Buf, format ir.RowFormat, f codeFormat) {
 		x, y := x.At(k.Int(format.Dims)), y.At(k.Int(format.Rest())).As(ir.BF16)
 		k.Lanes(k.Int(rest), func(i kernel.V) { y.Store(i, x.Load(i)) })
 	}
-	if zeros := format.Bytes() - format.Used(); zeros > 0 {
+	if zeros := format.Bytes() - format.Used(); zeros > 0 && !packsWords(k, format) {
 		y := y.At(k.Int(format.Used()))
 		k.Lanes(k.Int(zeros), func(i kernel.V) { y.StoreBits(i, k.Int32(0)) })
 	}
@@ -99,12 +99,38 @@ func packBlocks(k *kernel.K, x, y *kernel.Buf, format ir.RowFormat, f codeFormat
 		k.Lanes(k.Int(format.Dims/2), func(i kernel.V) {
 			y.StoreBits(i, packPair(k, func(j int) kernel.V { return code(k.Add(k.Mul(i, k.Int(2)), k.Int(j))) }))
 		})
+	} else if packsWords(k, format) {
+		words := y.As(ir.I32)
+		k.Lanes(k.Int(format.Dims/4), func(i kernel.V) {
+			word := k.Int32(0)
+			for j := range 4 {
+				word = k.Or(word, k.Shl(code(k.Add(k.Mul(i, k.Int(4)), k.Int(j))), k.Int32(8*j)))
+			}
+			words.StoreBits(i, word)
+		})
 	} else {
 		k.Lanes(k.Int(format.Dims), func(i kernel.V) { y.StoreBits(i, code(i)) })
 	}
-	k.Lanes(k.Int(format.Dims/format.Block), func(i kernel.V) {
-		y.StoreBits(k.Add(i, k.Int(format.Scales())), k.EncodeE8M0(k.Mul(scales.Load(i), k.Float(f.stored))))
+	n, end := format.Dims/format.Block, format.Dims/format.Block
+	if packsWords(k, format) { // and the zeros behind them
+		end = format.Bytes() - format.Scales()
+	}
+	k.Lanes(k.Int(end), func(i kernel.V) {
+		scale := func(i kernel.V) kernel.V { return k.EncodeE8M0(k.Mul(scales.Load(i), k.Float(f.stored))) }
+		at := k.Add(i, k.Int(format.Scales()))
+		if end == n {
+			y.StoreBits(at, scale(i))
+			return
+		}
+		there := k.Cmp(kernel.LT, i, k.Int(n))
+		y.StoreBits(at, k.Select(there, scale(k.Select(there, i, k.Int(0))), k.Int32(0)))
 	})
+}
+
+// packsWords reports whether lanes store four codes of 8 bits at once, so that AMD's waves,
+// whose lines are long, store whole ones, and scales along with the zeros behind them.
+func packsWords(k *kernel.K, f ir.RowFormat) bool {
+	return k.T.Kind == target.AMDGPU && f.To == ir.F8E4M3 && f.Dims%4 == 0 && f.Block%quantPiece == 0
 }
 
 // packBlockByBlock packs the blocks one after the other.

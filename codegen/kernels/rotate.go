@@ -49,7 +49,12 @@ func lowerHadamard(l Lowering, o *ir.Op) error {
 // butterflies is the fast Walsh-Hadamard transform of d elements of shared memory,
 // without its scale. It ends with a barrier.
 func butterflies(k *kernel.K, s *kernel.Buf, d int) {
-	for h := 1; h < d; h *= 2 {
+	first := 1
+	if k.T.Kind == target.AMDGPU && d%k.T.Wave == 0 {
+		first = k.T.Wave
+		waveButterflies(k, s, d)
+	}
+	for h := first; h < d; h *= 2 {
 		butterfly := func(i kernel.V) {
 			j := k.Add(i, k.Int(h))
 			p, q := s.Load(i), s.Load(j)
@@ -68,4 +73,19 @@ func butterflies(k *kernel.K, s *kernel.Buf, d int) {
 		}
 		k.Barrier()
 	}
+}
+
+// waveButterflies are the steps within as many elements as a wave has lanes, which have
+// one each: no step goes through shared memory, where neighbours would meet in banks.
+func waveButterflies(k *kernel.K, s *kernel.Buf, d int) {
+	k.Lanes(k.Int(d), func(i kernel.V) {
+		v := s.Load(i)
+		for h := 1; h < k.T.Wave; h *= 2 {
+			other := k.LaneXor(v, h)
+			upper := k.Cmp(kernel.NE, k.And(i, k.Int(h)), k.Int(0))
+			v = k.Select(upper, k.Sub(other, v), k.Add(v, other))
+		}
+		s.Store(i, v)
+	})
+	k.Barrier()
 }
