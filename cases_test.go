@@ -14,6 +14,7 @@ import (
 
 	"github.com/kiln-project/kiln/codegen"
 	"github.com/kiln-project/kiln/codegen/llvm"
+	"github.com/kiln-project/kiln/codegen/testcache"
 	"github.com/kiln-project/kiln/ir"
 )
 
@@ -49,7 +50,7 @@ func compiler(t *testing.T) *codegen.Compiler {
 			shared.err = err
 			return
 		}
-		shared.compiler = &codegen.Compiler{Tools: tools, LLVM: lc}
+		shared.compiler = &codegen.Compiler{Tools: tools, LLVM: lc, Cache: testcache.Open(t)}
 	})
 	if shared.none != nil {
 		t.Skipf("this case compiles: %v", shared.none)

@@ -7,6 +7,7 @@ import (
 	"github.com/kiln-project/kiln/codegen"
 	"github.com/kiln-project/kiln/codegen/llvm"
 	"github.com/kiln-project/kiln/codegen/target"
+	"github.com/kiln-project/kiln/codegen/testcache"
 	"github.com/kiln-project/kiln/ir"
 	"github.com/kiln-project/kiln/models/dsv4"
 	"github.com/kiln-project/kiln/passes"
@@ -94,7 +95,7 @@ func onHost(t *testing.T) OpsConfig {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { lc.Close() })
-	return OpsConfig{Compiler: &codegen.Compiler{Tools: tools, LLVM: lc}, Target: tg}
+	return OpsConfig{Compiler: &codegen.Compiler{Tools: tools, LLVM: lc, Cache: testcache.Open(t)}, Target: tg}
 }
 
 var decode = map[string]int{"B": 2, "R": 2, "N": 4, "P": 2}

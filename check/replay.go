@@ -1,12 +1,10 @@
 package check
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"maps"
-	"math"
 	"slices"
 
 	"github.com/kiln-project/kiln/ir/eval"
@@ -46,7 +44,7 @@ func Replays(ctx context.Context, x *device.Executor, l engine.Layout) (why stri
 	}
 	for i := range eager {
 		for _, name := range slices.Sorted(maps.Keys(eager[i])) {
-			if !sameBits(eager[i][name], graph[i][name]) {
+			if !eager[i][name].SameBits(graph[i][name]) {
 				return fmt.Sprintf("decode step %d: %s differs from that of the same launches one by one", i, name), nil
 			}
 		}
@@ -104,11 +102,4 @@ func decodeSteps(ctx context.Context, x *device.Executor, l engine.Layout) (step
 		}
 	}
 	return steps, nil
-}
-
-// sameBits compares elements bit for bit.
-func sameBits(a, b *eval.Tensor) bool {
-	bits := func(x, y float32) bool { return math.Float32bits(x) == math.Float32bits(y) }
-	return b != nil && a.Type().Equal(b.Type()) && slices.EqualFunc(a.F, b.F, bits) && slices.Equal(a.I, b.I) &&
-		bytes.Equal(a.Codes, b.Codes) && bytes.Equal(a.Scales, b.Scales)
 }

@@ -82,6 +82,10 @@ func (f *feed) SelectKernels(s *passes.Step) error {
 	return err
 }
 
+// stepsAhead is how many steps may wait to be lowered beside the plans: each is a graph
+// in memory.
+const stepsAhead = 2
+
 // unit starts a unit with the compiler's settings.
 func (c *Compiler) unit(ctx context.Context, t *target.Target) *Unit {
 	u := NewUnit(t)
@@ -104,13 +108,15 @@ func (c *Compiler) build(ctx context.Context, key string, t *target.Target, m *p
 		}
 	}
 	start := time.Now()
+	c, ahead := c.startAhead(ctx, t)
+	defer ahead.end()
 	u := c.unit(ctx, t)
-	// What is beside the plans is lowered from the same steps on another core, and while
-	// LLVM is at work on the kernels of the plans. Its kernels, most of them the same
-	// ones, are compiled after these.
-	steps := make(chan *passes.Step, len(buckets))
-	wait := c.startSides(ctx, t, steps)
-	err := passes.Lower(m, buckets, &feed{u, steps})
+	u.encode, u.made = true, &madeKernels{ahead: ahead, list: map[string]madeKernel{}}
+	// What is beside the plans is lowered from the same steps on another core. Most of its
+	// kernels are those of the plans.
+	steps := make(chan *passes.Step, stepsAhead)
+	wait := c.startSides(ctx, t, steps, u.made)
+	err := passes.LowerEach(m, buckets, &feed{u, steps})
 	close(steps)
 	lowering := time.Since(start)
 	var out *Compiled
@@ -125,9 +131,9 @@ func (c *Compiler) build(ctx context.Context, key string, t *target.Target, m *p
 		return nil, Stats{}, err
 	}
 	st := out.Stats
-	st.Plans, st.Lowering = len(u.Module.Plans), lowering
+	st.Plans, st.Lowering = len(u.plans), lowering
 	st.choices(u.Module)
-	code := bundle.Code{Module: u.Module, Object: out.Object}
+	code := bundle.Code{Module: u.Module, Plans: u.plans, Object: out.Object}
 	if m.Pack != nil {
 		code.Pack = ir.Text(m.Pack)
 	}

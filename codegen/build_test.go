@@ -48,7 +48,7 @@ func TestBuildFromCache(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if ran := m.Entries[0] != before || m.Steps != nil; ran == st.WholeHit {
+		if ran := m.Entries[0] != before || m.Backend != nil; ran == st.WholeHit {
 			t.Errorf("scale %g: passes ran %v, all from the cache %v", k, ran, st.WholeHit)
 		}
 		return files, st.WholeHit, m

@@ -67,7 +67,10 @@ func (c *Cache) Put(key string, body []byte) error {
 		return fmt.Errorf("cache: %w", err)
 	}
 	sum := sha256.Sum256(body)
-	_, err = f.Write(append(bytes.Clone(body), sum[:]...))
+	_, err = f.Write(body)
+	if err == nil {
+		_, err = f.Write(sum[:])
+	}
 	err = errors.Join(err, f.Close())
 	if err == nil {
 		err = os.Rename(f.Name(), c.path(key))

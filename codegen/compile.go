@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"runtime"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -63,6 +64,8 @@ type Compiler struct {
 	Seed uint64
 	// Progress, if set, hears how many of how many kernels are done.
 	Progress func(done, total int)
+
+	ahead *ahead // of a build: objects that were begun before their unit was complete
 }
 
 // optPasses is the pass pipeline: kernels keep their variables in memory and
@@ -84,7 +87,7 @@ func (c *Compiler) Compile(ctx context.Context, u *Unit) (*Compiled, error) {
 	keys := make([]string, len(u.Kernels))
 	all := []string{"link", Version, c.Tools.ID(), t.Name, strconv.Itoa(version)}
 	for i, k := range u.Kernels {
-		keys[i] = cacheKey("kernel", Version, c.Tools.ID(), t.Triple, t.CPU, t.Features, strconv.Itoa(version), optPasses, k.IR)
+		keys[i] = c.kernelKey(t, version, k)
 		all = append(all, keys[i])
 	}
 	linkKey := cacheKey(all...)
@@ -119,6 +122,11 @@ func (c *Compiler) Compile(ctx context.Context, u *Unit) (*Compiled, error) {
 	}
 	out.Stats.Link = time.Since(start)
 	return out, c.Cache.Put(linkKey, out.Object)
+}
+
+// kernelKey is the key of a kernel's object in the cache.
+func (c *Compiler) kernelKey(t *target.Target, version int, k *Kernel) string {
+	return cacheKey("kernel", Version, c.Tools.ID(), t.Triple, t.CPU, t.Features, strconv.Itoa(version), optPasses, k.IR)
 }
 
 // version is the code object version for a target, 0 where there is none.
@@ -221,7 +229,7 @@ func (c *Compiler) objects(parent context.Context, u *Unit, as llvm.Output, vers
 	objs, errs := make([][]byte, len(keys)), make([]error, len(keys))
 	var mu sync.Mutex
 	done, cached := 0, 0
-	order, workers := c.schedule(len(keys))
+	order, workers := c.schedule(u.Kernels)
 	next := make(chan int)
 	var wg sync.WaitGroup
 	ctx, stop := context.WithCancel(parent) // at the first error: what else was begun is of no use
@@ -265,8 +273,10 @@ func (c *Compiler) objects(parent context.Context, u *Unit, as llvm.Output, vers
 	return objs, cached, nil
 }
 
-// schedule says in which order n kernels are compiled, and how many at a time.
-func (c *Compiler) schedule(n int) (order []int, workers int) {
+// schedule says in which order kernels are compiled, and how many at a time: the largest
+// first, so that none of them is left alone at the end.
+func (c *Compiler) schedule(list []*Kernel) (order []int, workers int) {
+	n := len(list)
 	workers = min(runtime.GOMAXPROCS(0), n)
 	if c.Seed != 0 {
 		r := rand.New(rand.NewPCG(c.Seed, 0))
@@ -275,10 +285,15 @@ func (c *Compiler) schedule(n int) (order []int, workers int) {
 	for i := range n {
 		order = append(order, i)
 	}
+	slices.SortStableFunc(order, func(a, b int) int { return len(list[b].IR) - len(list[a].IR) })
 	return order, workers
 }
 
 func (c *Compiler) object(ctx context.Context, t *target.Target, k *Kernel, as llvm.Output, version int, key string) ([]byte, bool, error) {
+	if o := c.ahead.find(key); o != nil {
+		<-o.done
+		return o.code, o.cached, o.err
+	}
 	if obj, ok := c.Cache.Get(key); ok {
 		return obj, true, nil
 	}

@@ -24,7 +24,7 @@ func (c *Compiler) Decisions(ctx context.Context, t *target.Target, m *passes.Mo
 		}
 		return ""
 	}
-	if err := passes.Lower(m, buckets, u); err != nil {
+	if err := passes.LowerEach(m, buckets, u); err != nil {
 		return nil, err
 	}
 	slices.SortFunc(list, func(a, b Decision) int {

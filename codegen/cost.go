@@ -1,9 +1,6 @@
 package codegen
 
 import (
-	"fmt"
-	"strings"
-
 	"github.com/kiln-project/kiln/codegen/target"
 	"github.com/kiln-project/kiln/ir"
 )
@@ -17,20 +14,17 @@ type cost struct {
 // cost counts an op of a bound graph, by the op table. Layers repeat the same
 // ops with the same types: each is counted once.
 func (u *Unit) cost(op *ir.Op) (cost, error) {
-	var key strings.Builder
-	fmt.Fprintf(&key, "%s %v", op.Def.Name, op.Attrs)
-	for _, a := range op.Args {
-		key.WriteString(" " + a.Type.String())
-	}
-	if c, ok := u.costs[key.String()]; ok {
+	u.key = op.AppendKey(u.key[:0])
+	if c, ok := u.costs[string(u.key)]; ok {
 		return c, nil
 	}
+	key := string(u.key)
 	n, err := ir.CostOf(op)
 	if err != nil {
 		return cost{}, err
 	}
 	c := cost{flops: n.Flops, rate: rateOf(op, n)}
-	u.costs[key.String()] = c
+	u.costs[key] = c
 	return c, nil
 }
 

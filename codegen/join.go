@@ -271,7 +271,8 @@ var joinedForm = &kernels.Form{Name: "joined"}
 func (l *lowerer) joined(parts []int) (plan.Launch, []argRef, emitted) {
 	p := plan.Launch{Loc: l.launches[parts[0]].Loc}
 	e := emitted{form: joinedForm}
-	var specs, ops []string
+	var specs []byte
+	var ops []string
 	bodies := make([]kernels.Launch, len(parts))
 	var in, out, own []argRef
 	var inArgs, outArgs, ownArgs []plan.Arg
@@ -284,7 +285,10 @@ func (l *lowerer) joined(parts []int) (plan.Launch, []argRef, emitted) {
 		refs := l.args[part]
 		in, out, own = append(in, refs[:a]...), append(out, refs[a:b]...), append(own, refs[b:]...)
 		inArgs, outArgs, ownArgs = append(inArgs, q.Args[:a]...), append(outArgs, q.Args[a:b]...), append(ownArgs, q.Args[b:]...)
-		specs = append(specs, fmt.Sprintf("%s %s %s %s", k.form.Name, k.Name, k.Spec, strings.Join(formatsOf(paramsOf(k.Launch)), " ")))
+		if i > 0 {
+			specs = append(specs, "; "...)
+		}
+		specs = appendSpec(specs, k.form.Name, &k.Launch)
 		ops = append(ops, q.Op)
 		for _, c := range q.Choices {
 			if !slices.Contains(p.Choices, c) {
@@ -297,7 +301,7 @@ func (l *lowerer) joined(parts []int) (plan.Launch, []argRef, emitted) {
 		}
 	}
 	p.Op = strings.Join(ops, " & ")
-	e.Name, e.Spec, e.Grid = "joined", strings.Join(specs, "; "), p.Grid
+	e.Name, e.Spec, e.Grid = "joined", string(specs), p.Grid
 	// Behind the parts' integers stand their first groups.
 	groups := 0
 	for _, b := range bodies {

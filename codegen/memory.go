@@ -1,10 +1,13 @@
 package codegen
 
 import (
+	"bytes"
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
 
+	"github.com/kiln-project/kiln/codegen/bundle"
 	"github.com/kiln-project/kiln/codegen/plan"
 	"github.com/kiln-project/kiln/ir"
 	"github.com/kiln-project/kiln/passes"
@@ -26,8 +29,16 @@ func (u *Unit) PlanMemory(s *passes.Step) error {
 		p.Binding = append(p.Binding, plan.Binding{Symbol: sym, Value: s.Bind[sym]})
 	}
 	l.finish(s.Graph, p)
-	u.Module.Plans = append(u.Module.Plans, p)
-	return u.Module.CheckPlan(p)
+	if err := u.Module.CheckPlan(p); err != nil {
+		return err
+	}
+	if !u.encode {
+		u.Module.Plans = append(u.Module.Plans, p)
+		return nil
+	}
+	u.text = bundle.AppendPlan(u.text[:0], p)
+	u.plans, u.spare = append(u.plans, bytes.Clone(u.text)), l
+	return nil
 }
 
 // finish lays out the arena and fills in the plan. Outputs live to the end, and
@@ -146,32 +157,28 @@ func layout(bufs []buffer) int64 {
 		}
 		return a - b
 	})
+	type place struct { // what of a buffer the search looks at, side by side in memory
+		offset, end int64
+		first, last int
+	}
 	var size int64
-	var placed []int // by offset
+	placed := make([]place, 0, len(order)) // by offset
 	for _, i := range order {
 		b := &bufs[i]
 		need := (b.bytes + plan.Align - 1) / plan.Align * plan.Align
 		b.offset = 0
-		for _, j := range placed {
-			o := &bufs[j]
+		for j := range placed {
+			o := &placed[j]
 			if o.last < b.first || b.last < o.first {
 				continue
 			}
 			if b.offset+need <= o.offset {
 				break // fits in the gap before o
 			}
-			b.offset = max(b.offset, (o.offset+o.bytes+plan.Align-1)/plan.Align*plan.Align)
+			b.offset = max(b.offset, o.end)
 		}
-		at, _ := slices.BinarySearchFunc(placed, b.offset, func(j int, off int64) int {
-			switch {
-			case bufs[j].offset < off:
-				return -1
-			case bufs[j].offset > off:
-				return 1
-			}
-			return 0
-		})
-		placed = slices.Insert(placed, at, i)
+		at, _ := slices.BinarySearchFunc(placed, b.offset, func(o place, off int64) int { return cmp.Compare(o.offset, off) })
+		placed = slices.Insert(placed, at, place{b.offset, b.offset + need, b.first, b.last})
 		size = max(size, b.offset+need)
 	}
 	return size

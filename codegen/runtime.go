@@ -2,8 +2,10 @@ package codegen
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/kiln-project/kiln/codegen/kernels"
+	"github.com/kiln-project/kiln/codegen/plan"
 )
 
 // AddRuntime gives the unit the kernels that the runtime of a bundle launches by itself,
@@ -11,8 +13,12 @@ import (
 // Compile adds: AddAround.
 func (u *Unit) AddRuntime() error {
 	for _, r := range kernels.Runtime {
-		k := kernels.Launch{Name: r.Form, Body: r.Body}
-		if _, err := u.kernel(r.Form, nil, k, r.Params); err != nil {
+		formats := formatsOf(r.Params)
+		key := fmt.Sprintf("%s %s  %s", r.Form, r.Form, strings.Join(formats, " ")) // as of a launch without a spec
+		if _, ok := u.symbols[key]; ok {
+			continue
+		}
+		if _, err := u.build(key, r.Form, r.Params, r.Body, plan.Kernel{Form: r.Form, Spec: key, Params: formats}); err != nil {
 			return fmt.Errorf("kernel %s: %w", r.Form, err)
 		}
 	}

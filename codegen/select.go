@@ -24,7 +24,8 @@ func (u *Unit) SelectKernels(s *passes.Step) error {
 	if len(g.Syms) > 0 {
 		return fmt.Errorf("graph @%s: symbols %s are not bound", g.Name, strings.Join(g.Syms, ", "))
 	}
-	l := &lowerer{u: u, requests: s.Bind["B"], set: s.Set, values: map[*ir.Value]value{}, written: map[*ir.Value]bool{}, inline: map[*ir.Op]*ir.Op{}, chains: map[*ir.Op]inlined{}, early: map[*ir.Op]*ir.Op{}, done: map[*ir.Op]bool{}}
+	l := u.lowerer()
+	*l = lowerer{u: u, bufs: l.bufs[:0], launches: l.launches[:0], args: l.args[:0], emitted: l.emitted[:0], requests: s.Bind["B"], set: s.Set, values: map[*ir.Value]value{}, written: map[*ir.Value]bool{}, inline: map[*ir.Op]*ir.Op{}, chains: map[*ir.Op]inlined{}, early: map[*ir.Op]*ir.Op{}, done: map[*ir.Op]bool{}}
 	for _, up := range g.Updates {
 		l.written[up.State] = true
 	}
@@ -62,6 +63,15 @@ func (u *Unit) SelectKernels(s *passes.Step) error {
 	}
 	u.steps[s] = l
 	return l.err
+}
+
+// lowerer returns one whose lists have memory of an earlier step, if there is any.
+func (u *Unit) lowerer() *lowerer {
+	if l := u.spare; l != nil {
+		u.spare = nil
+		return l
+	}
+	return &lowerer{}
 }
 
 // value is the storage of a graph value.
@@ -377,7 +387,9 @@ func (l *lowerer) Scratch(dt ir.DType, n int) kernels.Ref {
 func (l *lowerer) Launch(k kernels.Launch) {
 	pl := plan.Launch{Op: l.label(l.cur), Loc: l.cur.Loc, Grid: k.Grid, Work: k.Work, Flops: k.Flops, Choices: l.choices}
 	l.choices = nil
-	var refs []argRef
+	n := len(k.In) + len(k.Out) + len(k.Ints)
+	refs := make([]argRef, 0, n)
+	pl.Args = make([]plan.Arg, 0, n)
 	add := func(list []kernels.Ref, mode plan.Mode) {
 		for _, r := range list {
 			b := &l.bufs[r.ID]
@@ -414,7 +426,7 @@ func (l *lowerer) build() error {
 	for i := range l.launches {
 		e, p := &l.emitted[i], &l.launches[i]
 		var err error
-		if p.Kernel, err = l.u.kernel(e.form.Name, e.rejected, e.Launch, paramsOf(e.Launch)); err != nil {
+		if p.Kernel, err = l.u.kernel(e.form.Name, e.rejected, e.Launch); err != nil {
 			return fmt.Errorf("%s: %s: %w", p.Loc, p.Op, err)
 		}
 	}

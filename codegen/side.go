@@ -1,6 +1,7 @@
 package codegen
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"runtime/debug"
@@ -47,7 +48,7 @@ type sides struct {
 
 // startSides starts lowerSides; wait is for its end. As elsewhere in lowering a panic is
 // an error.
-func (c *Compiler) startSides(ctx context.Context, t *target.Target, steps <-chan *passes.Step) (wait func() (*sides, error)) {
+func (c *Compiler) startSides(ctx context.Context, t *target.Target, steps <-chan *passes.Step, made *madeKernels) (wait func() (*sides, error)) {
 	var out *sides
 	var err error
 	done := make(chan struct{})
@@ -58,41 +59,54 @@ func (c *Compiler) startSides(ctx context.Context, t *target.Target, steps <-cha
 				err = fmt.Errorf("lowering beside the plans: panic: %v\n%s", r, debug.Stack())
 			}
 		}()
-		out, err = c.lowerSides(ctx, t, steps)
+		out, err = c.lowerSides(ctx, t, steps, made)
 	}()
 	return func() (*sides, error) { <-done; return out, err }
 }
 
 // lowerSides lowers what is asked for beside the plans of the steps, which come one by
 // one. It takes all of them, also when it fails.
-func (c *Compiler) lowerSides(ctx context.Context, t *target.Target, steps <-chan *passes.Step) (*sides, error) {
+func (c *Compiler) lowerSides(ctx context.Context, t *target.Target, steps <-chan *passes.Step, made *madeKernels) (*sides, error) {
 	out := &sides{}
 	if c.Sides.Unfused {
 		out.unfused = c.unit(ctx, t)
+		out.unfused.encode, out.unfused.made = true, made
 		for _, form := range fusedForms() {
 			out.unfused.Disable[form] = true
 		}
 	}
-	var all []*passes.Step
+	var probes []probe
 	var err error
-	for s := range steps {
-		all = append(all, s)
+	at := map[string]int{} // of probes, by key
+	for i := 0; ; i++ {
+		s, ok := <-steps
+		if !ok {
+			break
+		}
 		if out.unfused != nil && err == nil {
-			err = out.unfused.lower(s)
+			if err = out.unfused.lower(s); err != nil {
+				err = fmt.Errorf("without fused kernels: %w", err)
+			}
+		}
+		if c.Sides.Probes && err == nil {
+			if probes, err = findProbes(s, i, probes, at); err != nil {
+				err = fmt.Errorf("start-up checks: %w", err)
+			}
 		}
 	}
-	if err != nil {
-		return nil, fmt.Errorf("without fused kernels: %w", err)
-	}
-	if c.Sides.Probes {
+	if err == nil && c.Sides.Probes {
 		u := c.unit(ctx, t)
-		graphs, err := lowerProbes(u, all)
-		if err != nil {
-			return nil, fmt.Errorf("start-up checks: %w", err)
+		u.made = made
+		var graphs []string
+		if graphs, err = lowerProbes(u, probes); err != nil {
+			err = fmt.Errorf("start-up checks: %w", err)
 		}
 		if len(graphs) > 0 {
 			out.probes, out.graphs = u, graphs
 		}
+	}
+	if err != nil {
+		return nil, err
 	}
 	return out, nil
 }
@@ -104,7 +118,7 @@ func (c *Compiler) compileSides(ctx context.Context, s *sides, code *bundle.Code
 		if err != nil {
 			return fmt.Errorf("without fused kernels: %w", err)
 		}
-		code.Unfused = &bundle.Side{Module: s.unfused.Module, Object: out.Object}
+		code.Unfused = &bundle.Side{Module: s.unfused.Module, Plans: s.unfused.plans, Object: out.Object}
 	}
 	if s.probes != nil {
 		out, err := c.Compile(ctx, s.probes)
@@ -119,26 +133,57 @@ func (c *Compiler) compileSides(ctx context.Context, s *sides, code *bundle.Code
 // rowsOf is the size of a bucket: the tokens of a prefill, the requests of other steps.
 func rowsOf(s *passes.Step) int { return max(s.Bind["T"], s.Bind["B"]) }
 
+// probe is a fused op of a step, as a graph of its own: the step's need not stay in
+// memory.
+type probe struct {
+	graph    *ir.Graph
+	step, op int // where it was found
+	rows     int // of the step
+	requests int
+	set      map[string]int
+}
+
+// findProbes adds the fused ops of a step to a list: of those that differ in nothing but
+// the values of their operands the one of the smallest step, of these the first. at says
+// where in the list one with a key is.
+func findProbes(s *passes.Step, step int, list []probe, at map[string]int) ([]probe, error) {
+	for i, op := range s.Graph.Ops {
+		if op.Def.FusedBy == "" {
+			continue
+		}
+		key := probeKey(op)
+		j, ok := at[key]
+		if ok && rowsOf(s) >= list[j].rows {
+			continue
+		}
+		g, err := probeGraph("probe", op)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %s: %w", op.Where(), op.Def.Name, err)
+		}
+		p := probe{g, step, i, rowsOf(s), s.Bind["B"], s.Set}
+		if !ok {
+			at[key], list = len(list), append(list, p)
+		} else {
+			list[j] = p
+		}
+	}
+	return list, nil
+}
+
 // lowerProbes lowers single ops: for each kernel of a fused op the smallest step that
 // has it. Of each there are two plans, the op as it is, and the op as it decomposes. It
 // returns the graphs of the former.
-func lowerProbes(u *Unit, steps []*passes.Step) ([]string, error) {
-	steps = slices.Clone(steps)
-	slices.SortStableFunc(steps, func(a, b *passes.Step) int { return rowsOf(a) - rowsOf(b) })
-	p := &prober{u: u, seen: map[string]bool{}, covered: map[int]bool{}}
+func lowerProbes(u *Unit, list []probe) ([]string, error) {
+	slices.SortFunc(list, func(a, b probe) int { return cmp.Or(a.rows-b.rows, a.step-b.step, a.op-b.op) })
+	p := &prober{u: u, covered: map[int]bool{}}
 	for _, form := range fusedForms() {
 		if !u.Disable[form] {
 			p.fused = append(p.fused, form)
 		}
 	}
-	for _, s := range steps {
-		for _, op := range s.Graph.Ops {
-			if op.Def.FusedBy == "" {
-				continue
-			}
-			if err := p.add(op, s); err != nil {
-				return nil, fmt.Errorf("%s: %s: %w", op.Where(), op.Def.Name, err)
-			}
+	for i := range list {
+		if err := p.add(&list[i]); err != nil {
+			return nil, err
 		}
 	}
 	return p.graphs, nil
@@ -146,23 +191,19 @@ func lowerProbes(u *Unit, steps []*passes.Step) ([]string, error) {
 
 type prober struct {
 	u       *Unit
-	fused   []string // forms
-	seen    map[string]bool
+	fused   []string     // forms
 	covered map[int]bool // kernels that a probe runs
 	graphs  []string
 }
 
-// add makes a probe of an op, unless others run its kernels already.
-func (p *prober) add(op *ir.Op, s *passes.Step) error {
-	name := fmt.Sprintf("probe.%d", len(p.graphs))
-	key, g, err := probeGraph(name, op)
-	if err != nil || p.seen[key] {
-		return err
-	}
-	p.seen[key] = true
-	step := &passes.Step{Graph: g, Bind: map[string]int{"B": s.Bind["B"]}, Set: s.Set}
+// add lowers a probe, unless others run its kernels already.
+func (p *prober) add(from *probe) error {
+	g, op := from.graph, from.fused()
+	g.Name = fmt.Sprintf("probe.%d", len(p.graphs))
+	fail := func(err error) error { return fmt.Errorf("%s: %s: %w", op.Where(), op.Def.Name, err) }
+	step := &passes.Step{Graph: g, Bind: map[string]int{"B": from.requests}, Set: from.set}
 	if err := p.u.lower(step); err != nil {
-		return err
+		return fail(err)
 	}
 	fresh := false
 	plans := &p.u.Module.Plans
@@ -183,12 +224,18 @@ func (p *prober) add(op *ir.Op, s *passes.Step) error {
 			delete(p.u.Disable, form)
 		}
 	}()
-	plain, err := plainGraph(name+".plain", op)
-	if err != nil {
-		return err
+	plain, err := plainGraph(g.Name+".plain", op)
+	if err == nil {
+		err = p.u.lower(&passes.Step{Graph: plain, Bind: step.Bind, Set: from.set})
 	}
-	return p.u.lower(&passes.Step{Graph: plain, Bind: step.Bind, Set: s.Set})
+	if err != nil {
+		return fail(err)
+	}
+	return nil
 }
+
+// fused is the op that a probe is made of.
+func (p *probe) fused() *ir.Op { return p.graph.Outputs[0].Value.Op }
 
 // probeOperands declares an op's operands in a graph: weights stay what they are, all
 // else that is computed is an input.
@@ -212,21 +259,24 @@ func probeOperands(b *ir.Builder, op *ir.Op) []*ir.Value {
 	return args
 }
 
-// probeGraph is a graph of the op alone. Ops with one key differ in nothing but the
-// values of their operands.
-func probeGraph(name string, op *ir.Op) (key string, g *ir.Graph, err error) {
-	key = op.Signature(func(i int) string {
+// probeKey tells fused ops apart: those with one key differ in nothing but the values of
+// their operands.
+func probeKey(op *ir.Op) string {
+	return op.Signature(func(i int) string {
 		if op.Args[i].Kind == ir.WeightValue {
 			return " weight"
 		}
 		return ""
 	})
+}
+
+// probeGraph is a graph of the op alone.
+func probeGraph(name string, op *ir.Op) (*ir.Graph, error) {
 	b := ir.NewBuilder(name)
 	for i, r := range b.Op(op.Def.Name, op.Attrs, probeOperands(b, op)...) {
 		b.Output(bundle.ProbeResult(i), r)
 	}
-	g, err = b.Finish()
-	return key, g, err
+	return b.Finish()
 }
 
 // plainGraph is the graph that a probe is compared with. What follows from a result of

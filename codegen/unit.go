@@ -5,6 +5,7 @@ import (
 	"hash/fnv"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/kiln-project/kiln/codegen/kernel"
 	"github.com/kiln-project/kiln/codegen/kernels"
@@ -34,6 +35,12 @@ type Unit struct {
 	symbols map[string]int              // index of a kernel by form, spec and parameter formats
 	storage map[string]int              // index of a pool or weight by space and name
 	costs   map[string]cost
+	key     []byte // of the kernel or op that is looked up
+	encode  bool   // plans are not kept in the module but in plans, as they are written
+	plans   [][]byte
+	text    []byte                    // of the plan that is encoded
+	made    *madeKernels              // of several units; nil: of this one alone
+	spare   *lowerer                  // of a step whose plan was encoded: its lists are used again
 	steps   map[*passes.Step]*lowerer // between select-kernels and plan-memory
 }
 
@@ -60,7 +67,7 @@ func NewUnit(t *target.Target) *Unit {
 // and returns the plans in order.
 func (u *Unit) LowerAll(entries []*ir.Graph, buckets []passes.Bucket) ([]*plan.Plan, error) {
 	before := len(u.Module.Plans)
-	if err := passes.Lower(&passes.Module{Entries: entries, Target: u.Target.ForPasses()}, buckets, u); err != nil {
+	if err := passes.LowerEach(&passes.Module{Entries: entries, Target: u.Target.ForPasses()}, buckets, u); err != nil {
 		return nil, err
 	}
 	return u.Module.Plans[before:], nil
@@ -82,14 +89,30 @@ func (u *Unit) lower(s *passes.Step) error {
 }
 
 // kernel returns the index of a launch's kernel, building it on first use.
-func (u *Unit) kernel(form string, rejected []plan.Rejected, k kernels.Launch, params []kernel.Param) (int, error) {
-	formats := formatsOf(params)
-	key := fmt.Sprintf("%s %s %s %s", form, k.Name, k.Spec, strings.Join(formats, " "))
-	if i, ok := u.symbols[key]; ok {
+func (u *Unit) kernel(form string, rejected []plan.Rejected, k kernels.Launch) (int, error) {
+	u.key = appendSpec(u.key[:0], form, &k)
+	if i, ok := u.symbols[string(u.key)]; ok {
 		u.Module.Kernels[i].Rejected = merge(u.Module.Kernels[i].Rejected, rejected)
 		return i, nil
 	}
-	return u.build(key, k.Name, params, k.Body, plan.Kernel{Form: form, Spec: key, Params: formats, Rejected: rejected})
+	key, params := string(u.key), paramsOf(k)
+	return u.build(key, k.Name, params, k.Body, plan.Kernel{Form: form, Spec: key, Params: formatsOf(params), Rejected: rejected})
+}
+
+// appendSpec appends all that the code of a launch's kernel depends on besides the
+// target: form, name, spec and the formats of the parameters.
+func appendSpec(b []byte, form string, k *kernels.Launch) []byte {
+	b = append(append(append(append(append(b, form...), ' '), k.Name...), ' '), k.Spec...)
+	for _, r := range k.In {
+		b = append(append(b, ' '), r.DT.String()...)
+	}
+	for _, r := range k.Out {
+		b = append(append(b, " ="...), r.DT.String()...)
+	}
+	for range k.Ints {
+		b = append(b, " int"...)
+	}
+	return b
 }
 
 // formatsOf are the parameters as plan.Kernel has them.
@@ -118,17 +141,58 @@ func (u *Unit) build(key, name string, params []kernel.Param, body func(*kernel.
 			return 0, fmt.Errorf("kernels %q and %q have one symbol %s", other.Spec, key, kn.Symbol)
 		}
 	}
-	m := kernel.NewModule(u.Target)
-	if err := m.Build(kn.Symbol, params, body); err != nil {
+	made, err := u.made.get(kn, func() (madeKernel, error) {
+		m := kernel.NewModule(u.Target)
+		if err := m.Build(kn.Symbol, params, body); err != nil {
+			return madeKernel{}, err
+		}
+		return madeKernel{m.Text(), m.Pool(kn.Symbol)}, nil
+	})
+	if err != nil {
 		return 0, err
 	}
-	kn.IR = m.Text()
+	kn.IR = made.ir
 	i := len(u.Kernels)
 	u.symbols[key] = i
 	u.Kernels = append(u.Kernels, kn)
-	as.Symbol, as.Shared = kn.Symbol, m.Pool(kn.Symbol)
+	as.Symbol, as.Shared = kn.Symbol, made.shared
 	u.Module.Kernels = append(u.Module.Kernels, as)
 	return i, nil
+}
+
+// madeKernels are kernels that units for one target share, by their key: all that their
+// code depends on.
+type madeKernels struct {
+	ahead *ahead // or nil
+
+	mu   sync.Mutex
+	list map[string]madeKernel
+}
+
+type madeKernel struct {
+	ir     string
+	shared int // bytes of shared memory that a launch gives
+}
+
+// get returns a kernel, made on first use. What two units make at the same time is equal.
+func (m *madeKernels) get(k *Kernel, build func() (madeKernel, error)) (madeKernel, error) {
+	if m == nil {
+		return build()
+	}
+	m.mu.Lock()
+	made, ok := m.list[k.Spec]
+	m.mu.Unlock()
+	if ok {
+		return made, nil
+	}
+	made, err := build()
+	if err == nil {
+		m.mu.Lock()
+		m.list[k.Spec] = made
+		m.mu.Unlock()
+		m.ahead.begin(&Kernel{k.Symbol, k.Spec, made.ir})
+	}
+	return made, err
 }
 
 // AddAround adds the kernels that run around the launches of a step, unless they are

@@ -2,6 +2,7 @@ package ir
 
 import (
 	"fmt"
+	"slices"
 	"sort"
 	"strings"
 )
@@ -10,6 +11,18 @@ import (
 // symbol the graph does not declare, and a value below 1, are errors; symbols
 // that are not given stay.
 func Bind(g *Graph, values map[string]int) (*Graph, error) {
+	out, err := Substitute(g, values)
+	if err == nil {
+		err = Verify(out)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// Substitute is Bind without the verification, for what is verified later on.
+func Substitute(g *Graph, values map[string]int) (*Graph, error) {
 	env := map[string]Dim{}
 	names := make([]string, 0, len(values))
 	for s := range values {
@@ -41,13 +54,11 @@ func Bind(g *Graph, values map[string]int) (*Graph, error) {
 			out.Lets = append(out.Lets, Let{l.Name, d, l.Pos})
 		}
 	}
+	out.Ops = make([]*Op, 0, len(g.Ops))
 	for _, op := range g.Ops {
 		out.Ops = append(out.Ops, c.op(op))
 	}
 	c.finish(g, out)
-	if err := Verify(out); err != nil {
-		return nil, err
-	}
 	return out, nil
 }
 
@@ -62,8 +73,10 @@ func contains(list []string, s string) bool {
 
 // cloner copies a graph value by value.
 type cloner struct {
-	dim func(Dim) Dim
+	dim func(Dim) Dim // nil: extents stay, and copies share the lists of them
 	m   map[*Value]*Value
+	// What lists of extents have become, by where they lie: values share them.
+	lists map[*Dim][]Dim
 }
 
 // shell copies everything but symbols, ops, outputs and updates.
@@ -92,24 +105,25 @@ func (c *cloner) typ(t Type) Type {
 }
 
 func (c *cloner) dims(ds []Dim) []Dim {
+	if c.dim == nil || !slices.ContainsFunc(ds, func(d Dim) bool { return d.x != nil }) {
+		return ds
+	}
+	if out := c.lists[&ds[0]]; len(out) == len(ds) {
+		return out
+	}
 	out := make([]Dim, len(ds))
 	for i, d := range ds {
 		out[i] = c.dim(d)
 	}
+	if c.lists == nil {
+		c.lists = map[*Dim][]Dim{}
+	}
+	c.lists[&ds[0]] = out
 	return out
 }
 
 func (c *cloner) op(o *Op) *Op {
-	n := &Op{Def: o.Def, Loc: o.Loc, Pos: o.Pos, Attrs: make(Attrs, len(o.Attrs)), Args: make([]*Value, len(o.Args))}
-	for i, a := range o.Attrs {
-		switch d := a.Val.(type) {
-		case Dim:
-			a.Val = c.dim(d)
-		case []Dim:
-			a.Val = c.dims(d)
-		}
-		n.Attrs[i] = a
-	}
+	n := &Op{Def: o.Def, Loc: o.Loc, Pos: o.Pos, Attrs: c.attrs(o.Attrs), Args: make([]*Value, len(o.Args)), Results: make([]*Value, 0, len(o.Results))}
 	for i, a := range o.Args {
 		n.Args[i] = c.get(a)
 	}
@@ -119,6 +133,24 @@ func (c *cloner) op(o *Op) *Op {
 		n.Results = append(n.Results, nr)
 	}
 	return n
+}
+
+// attrs are the attributes of an op in the copy.
+func (c *cloner) attrs(list Attrs) Attrs {
+	if c.dim == nil || !slices.ContainsFunc(list, func(a Attr) bool { k, _ := kindOf(a.Val); return k == AttrDim || k == AttrDims }) {
+		return list
+	}
+	out := make(Attrs, len(list))
+	for i, a := range list {
+		switch d := a.Val.(type) {
+		case Dim:
+			a.Val = c.dim(d)
+		case []Dim:
+			a.Val = c.dims(d)
+		}
+		out[i] = a
+	}
+	return out
 }
 
 // get maps an operand; one that was never defined maps to itself, so that

@@ -9,12 +9,12 @@ type Builder struct {
 	loc    string
 	pos    Pos
 	err    error
-	byName map[string]*Value // sigil + name -> input, weight or state
+	byName map[string]*Value // sigil + name -> input, weight or state; made when one is declared
 }
 
 // NewBuilder starts a graph.
 func NewBuilder(name string, meta ...Meta) *Builder {
-	return &Builder{g: &Graph{Name: name, Meta: meta}, byName: map[string]*Value{}}
+	return &Builder{g: &Graph{Name: name, Meta: meta}}
 }
 
 // Err is the first error, or nil.
@@ -52,6 +52,14 @@ func (b *Builder) Let(name string, d Dim) Dim {
 
 func (b *Builder) declare(list *[]*Value, kind ValueKind, name string, t Type) *Value {
 	v := &Value{Kind: kind, Name: name, Type: t}
+	if b.byName == nil { // an Edit has what the old graph declares
+		b.byName = map[string]*Value{}
+		for _, list := range [][]*Value{b.g.Inputs, b.g.Weights, b.g.States} {
+			for _, old := range list {
+				b.byName[old.String()] = old
+			}
+		}
+	}
 	if old, ok := b.byName[v.String()]; ok {
 		if !old.Type.Equal(t) {
 			b.fail("%s is declared as %s and as %s", v, old.Type, t)

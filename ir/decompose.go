@@ -9,7 +9,7 @@ func Decompose(o *Op) (ops []*Op, results []*Value, err error) {
 	if o.Def.Primitive() {
 		return nil, nil, fmt.Errorf("%s is a primitive", o.Def.Name)
 	}
-	b := &Builder{g: &Graph{Name: o.Def.Name}, loc: o.Loc, byName: map[string]*Value{}}
+	b := &Builder{g: &Graph{Name: o.Def.Name}, loc: o.Loc}
 	results = o.Def.Decompose(b, o)
 	if b.err != nil {
 		return nil, nil, fmt.Errorf("decomposition of %s: %w", o.Def.Name, b.err)

@@ -13,18 +13,14 @@ type Edit struct {
 
 // NewEdit starts a new version of g, with its symbols, inputs, weights and states.
 func NewEdit(g *Graph) *Edit {
-	c := &cloner{dim: func(d Dim) Dim { return d }}
-	e := &Edit{Builder: NewBuilder(g.Name, g.Meta...), from: g}
+	c := &cloner{}
+	e := &Edit{Builder: &Builder{g: &Graph{Name: g.Name, Meta: g.Meta}}, from: g}
 	shell := c.shell(g)
 	e.to = c.m
 	e.g.Pos = g.Pos
 	e.g.Syms, e.g.Lets = append([]string{}, g.Syms...), append([]Let{}, g.Lets...)
 	e.g.Inputs, e.g.Weights, e.g.States = shell.Inputs, shell.Weights, shell.States
-	for _, list := range [][]*Value{shell.Inputs, shell.Weights, shell.States} {
-		for _, v := range list {
-			e.byName[v.String()] = v
-		}
-	}
+	e.g.Ops = make([]*Op, 0, len(g.Ops))
 	return e
 }
 

@@ -11,7 +11,7 @@ func Expand(g *Graph) (*Graph, error) {
 	b.g.Pos = g.Pos
 	b.g.Syms = append([]string{}, g.Syms...)
 	b.g.Lets = append([]Let{}, g.Lets...)
-	c := &cloner{dim: func(d Dim) Dim { return d }}
+	c := &cloner{}
 	shell := c.shell(g)
 	b.g.Inputs, b.g.Weights, b.g.States = shell.Inputs, shell.Weights, shell.States
 	for _, op := range g.Ops {

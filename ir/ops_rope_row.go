@@ -41,7 +41,7 @@ func init() {
 			if o.Bool("packed") && o.DType("to") == BF16 {
 				return nil, errors.New("packed, but to is bf16: want the format of the codes")
 			}
-			b := &Builder{g: &Graph{}, byName: map[string]*Value{}}
+			b := &Builder{g: &Graph{}}
 			y := buildRow(b, o)
 			return []Type{y.Type}, errors.Unwrap(b.err) // without the name of the graph
 		}

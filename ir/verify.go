@@ -58,7 +58,7 @@ const maxVerifyErrors = 10
 // nil. It never changes the graph's meaning; it renumbers results.
 func Verify(g *Graph) error {
 	g.Number()
-	v := &verifier{g: g, defined: map[*Value]bool{}, pool: map[*Value]*Value{}, syms: map[string]bool{}}
+	v := &verifier{g: g, defined: make(map[*Value]bool, len(g.Weights)+2*len(g.Ops)), pool: map[*Value]*Value{}, syms: map[string]bool{}}
 	v.symbols()
 	v.declarations()
 	for _, op := range g.Ops {

@@ -9,6 +9,10 @@ import (
 
 func bind(c *Context) error {
 	m := c.Module
+	bound := ir.Bind
+	if m.unverified {
+		bound = ir.Substitute
+	}
 	m.Steps = nil
 	for _, b := range m.Buckets {
 		i := slices.IndexFunc(m.Entries, func(g *ir.Graph) bool { return g.Name == b.Entry })
@@ -22,7 +26,7 @@ func bind(c *Context) error {
 			}
 		}
 		var err error
-		if s.Graph, err = ir.Bind(m.Entries[i], s.Bind); err != nil {
+		if s.Graph, err = bound(m.Entries[i], s.Bind); err != nil {
 			return err
 		}
 		m.Steps = append(m.Steps, s)

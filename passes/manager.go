@@ -7,6 +7,7 @@ import (
 	"path"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 
@@ -50,9 +51,34 @@ type Error struct {
 func (e *Error) Error() string { return fmt.Sprintf("pass %s: %v", e.Pass, e.Err) }
 func (e *Error) Unwrap() error { return e.Err }
 
-// Run applies the passes on graphs, in order, and verifies each graph after each
-// pass.
-func Run(m *Module) error { return run(m, stage(Graphs)) }
+// Run applies the passes on graphs, in order. Each graph is verified after each pass, or,
+// where nobody listens, after all of them.
+func Run(m *Module) error { return together(m, stage(Graphs)) }
+
+// together is run with one verification at the end instead of one after each pass. If
+// anything fails all is done again with those, so that the error is that of the pass
+// which broke a graph, not of one that stumbled over it.
+func together(m *Module, list []*Pass) error {
+	if m.Config.Trace != nil || m.Config.VerifyEach {
+		return run(m, list)
+	}
+	before := *m
+	before.Entries, before.Steps = slices.Clone(m.Entries), slices.Clone(m.Steps)
+	m.unverified = true
+	err := run(m, list)
+	m.unverified = false
+	if err == nil {
+		err = (&Context{Module: m}).verifyAll()
+	}
+	if err == nil {
+		for i := len(before.Remarks); i < len(m.Remarks); i++ {
+			m.Remarks[i].At = nil // it would keep graphs that are of no use any more
+		}
+		return nil
+	}
+	*m = before
+	return run(m, list)
+}
 
 // Lower applies the passes on steps: it binds the entries to the buckets and has
 // the backend turn them into plans.
@@ -62,6 +88,43 @@ func Lower(m *Module, buckets []Bucket, b Backend) error {
 	}
 	m.Buckets, m.Backend = buckets, b
 	return run(m, stage(Steps))
+}
+
+// LowerEach is Lower bucket by bucket, for callers that look at no step afterwards: m
+// has no Steps then. Only the graph of
+// one step is in memory at a time. Applications have the numbers, and remarks the order,
+// that Lower gives them. A module that someone listens to, and passes that need all steps
+// at once, are lowered as Lower does it.
+func LowerEach(m *Module, buckets []Bucket, b Backend) error {
+	list := slices.DeleteFunc(stage(Steps), func(p *Pass) bool { return !m.Config.runs(p) })
+	if m.Config.Trace != nil || m.Config.VerifyEach || b == nil || slices.ContainsFunc(list, func(p *Pass) bool { return p.Module != nil && !p.Each }) {
+		return Lower(m, buckets, b)
+	}
+	// Those that make graphs of graphs come first, and the graphs are verified then.
+	graphs := slices.IndexFunc(list, func(p *Pass) bool { return p.Module != nil && p.Name != bindName })
+	first, remarks := m.applied, len(m.Remarks)
+	end := first
+	defer func() { m.Buckets, m.Steps, m.applied = buckets, nil, end }()
+	m.Backend = b
+	for i := range buckets {
+		m.Buckets, m.Steps, m.bucket, m.of = buckets[i:i+1], nil, i, len(buckets)
+		m.applied = first
+		err := together(m, list[:graphs])
+		if err == nil {
+			err = run(m, list[graphs:])
+		}
+		m.bucket, m.of = 0, 0
+		if err != nil {
+			return err
+		}
+		end = m.applied
+	}
+	at := map[string]int{}
+	for i, p := range list {
+		at[p.Name] = i
+	}
+	slices.SortStableFunc(m.Remarks[remarks:], func(a, b Remark) int { return at[a.Pass] - at[b.Pass] })
+	return nil
 }
 
 // Optimize applies the passes on steps that make graphs of graphs: those before
@@ -126,10 +189,17 @@ func runOne(p *Pass, m *Module) error {
 	}
 	var err error
 	if p.On == Steps {
+		before := m.applied
+		if m.of > 0 && !p.Required { // of one step, as among all
+			m.applied += m.bucket
+		}
 		for i, s := range m.Steps {
 			if s.Graph, err = c.apply(p, s.Graph, i); err != nil {
 				return err
 			}
+		}
+		if m.of > 0 && !p.Required {
+			m.applied = before + m.of
 		}
 		return nil
 	}
@@ -179,7 +249,10 @@ func (c *Context) apply(p *Pass, g *ir.Graph, step int) (*ir.Graph, error) {
 	start := time.Now()
 	out, err := protect(func() (*ir.Graph, error) { return p.Graph(c, g) })
 	e.Before, e.Took = g, time.Since(start)
-	if err == nil && out != g {
+	if err == nil && out == nil {
+		err = verify(out)
+	}
+	if err == nil && out != g && !c.Module.unverified {
 		err = verify(out)
 	}
 	if err == nil && c.Module.Config.VerifyEach {
@@ -200,7 +273,7 @@ func (c *Context) apply(p *Pass, g *ir.Graph, step int) (*ir.Graph, error) {
 }
 
 // module runs a pass on the module. Of the passes on steps only bind makes graphs,
-// and ir.Bind verifies them.
+// and verifies them itself.
 func (c *Context) module(p *Pass) error {
 	e := Event{Pass: p, Step: -1, Given: c.Module.graphs()}
 	if e.N, e.Skipped = c.count(p); e.Skipped {
@@ -214,7 +287,7 @@ func (c *Context) module(p *Pass) error {
 	if err == nil {
 		err = c.whole()
 	}
-	if err == nil && (p.On == Graphs || c.Module.Config.VerifyEach) {
+	if err == nil && !c.Module.unverified && (p.On == Graphs || c.Module.Config.VerifyEach) {
 		err = c.verifyAll()
 	}
 	if err != nil {

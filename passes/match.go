@@ -62,18 +62,30 @@ type uses struct {
 }
 
 func usesOf(g *ir.Graph) *uses {
-	u := &uses{of: map[*ir.Value][]use{}, index: map[*ir.Op]int{}}
+	n := len(g.Outputs) + len(g.Updates)
+	for _, op := range g.Ops {
+		n += len(op.Args)
+	}
+	u := &uses{of: make(map[*ir.Value][]use, n), index: make(map[*ir.Op]int, len(g.Ops))}
+	firsts := make([]use, n) // most values have one use: memory for that of all of them
+	add := func(v *ir.Value, by use) {
+		list, ok := u.of[v]
+		if !ok {
+			list, firsts = firsts[:0:1], firsts[1:]
+		}
+		u.of[v] = append(list, by)
+	}
 	for i, op := range g.Ops {
 		u.index[op] = i
 		for j, a := range op.Args {
-			u.of[a] = append(u.of[a], use{op, j})
+			add(a, use{op, j})
 		}
 	}
 	for _, o := range g.Outputs {
-		u.of[o.Value] = append(u.of[o.Value], use{nil, 0})
+		add(o.Value, use{nil, 0})
 	}
 	for _, up := range g.Updates {
-		u.of[up.Value] = append(u.of[up.Value], use{nil, 0})
+		add(up.Value, use{nil, 0})
 	}
 	return u
 }

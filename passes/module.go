@@ -20,6 +20,10 @@ type Module struct {
 	Remarks []Remark // of all passes that ran, in order
 	applied int      // applications of optional passes so far
 	visits  int      // of ops and uses, by rules so far
+
+	unverified bool // graphs are verified later on, not after each pass
+	// While the buckets are lowered one by one: which one this is, and of how many; else 0.
+	bucket, of int
 }
 
 // Target is what passes may know of a target.

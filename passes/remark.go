@@ -16,7 +16,7 @@ type Remark struct {
 	Pos   string     `json:"pos,omitempty"`
 	Op    string     `json:"op"`
 	Text  string     `json:"text"` // what was done, or the condition that failed
-	At    *ir.Op     `json:"-"`    // the op itself: a loc and a name may be those of several
+	At    *ir.Op     `json:"-"`    // the op itself: a loc and a name may be those of several; nil where nobody listens to the passes
 }
 
 // RemarkKind tells remarks apart.

@@ -17,13 +17,13 @@ var Table = []Pass{
 	{Name: "dce", Doc: "Drops ops whose results nothing uses.", Graph: dce},
 	{Name: "perturb", Doc: "Check: multiplies every f32 result by 1 + 2^-20, to show what hangs on last bits.", Off: true, Graph: perturb},
 
-	{Name: "bind", Doc: "Gives the symbols of an entry the integers of every bucket.", Required: true, On: Steps, Module: bind},
+	{Name: "bind", Doc: "Gives the symbols of an entry the integers of every bucket.", Required: true, On: Steps, Module: bind, Each: true},
 	{Name: "fuse-hc", Doc: "Makes one op of hc_post of a sublayer, and hc_pre and the norm of the next.", On: Steps, Graph: fuseHC},
 	{Name: "fuse-moe-add", Doc: "Has moe_experts add the shared expert's output.", On: Steps, Graph: fuseMoEAdd},
 	{Name: "fuse-norm-quant", Doc: "Makes one op of rms_norm and the quantisation of its result.", On: Steps, Graph: fuseNormQuant},
-	{Name: "select-kernels", Doc: "Chooses a kernel form for every op; a composite that no form takes is decomposed.", Required: true, On: Steps, Module: selectKernels},
-	{Name: "join-launches", Doc: "On GPUs, makes one launch of several of little work that do not need each other.", On: Steps, Module: joinLaunches},
-	{Name: "plan-memory", Doc: "Places every buffer: pools and weights once per bundle, the rest in an arena, by liveness.", Required: true, On: Steps, Module: planMemory},
+	{Name: "select-kernels", Doc: "Chooses a kernel form for every op; a composite that no form takes is decomposed.", Required: true, On: Steps, Module: selectKernels, Each: true},
+	{Name: "join-launches", Doc: "On GPUs, makes one launch of several of little work that do not need each other.", On: Steps, Module: joinLaunches, Each: true},
+	{Name: "plan-memory", Doc: "Places every buffer: pools and weights once per bundle, the rest in an arena, by liveness.", Required: true, On: Steps, Module: planMemory, Each: true},
 }
 
 // Orders are the constraints on the table, each with its reason. They are checked

@@ -10,8 +10,13 @@ import (
 
 // Archive puts the files into one, a tar without times and owners.
 func (f Files) Archive() ([]byte, error) {
-	var buf bytes.Buffer
-	w := tar.NewWriter(&buf)
+	const block = 512
+	size := 2 * block // the end
+	for _, x := range f {
+		size += block + (len(x.Data)+block-1)/block*block
+	}
+	buf := bytes.NewBuffer(make([]byte, 0, size))
+	w := tar.NewWriter(buf)
 	for _, x := range f {
 		err := w.WriteHeader(&tar.Header{Name: x.Name, Mode: 0o644, Size: int64(len(x.Data))})
 		if err == nil {

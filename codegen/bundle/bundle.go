@@ -157,7 +157,7 @@ func (b *Bundle) writeTo(dir string) error {
 			errs = append(errs, put(filepath.Join(t, filepath.FromSlash(f.Name)), f.Data))
 		}
 	}
-	manifest, err := marshal(b.Manifest, true) // last: it holds the digests
+	manifest, err := marshal(b.Manifest) // last: it holds the digests
 	errs = append(errs, err, put(manifestName, manifest))
 	return errors.Join(errs...)
 }

@@ -14,6 +14,9 @@ import (
 // Code is what a bundle holds for one target.
 type Code struct {
 	Module *plan.Module
+	// Plans, if not nil, are the module's plans as AppendPlan wrote them, which then has
+	// none itself: many plans take much less memory so.
+	Plans  [][]byte
 	Object []byte
 	Pack   string // .kir text; "" if nothing is packed
 	// What was compiled beside the plans, or nil.
@@ -79,17 +82,24 @@ const (
 	emitFolder = "ir/"
 )
 
+// AppendPlan appends a plan's file.
+func AppendPlan(b []byte, p *plan.Plan) []byte { return append(p.AppendJSON(b), '\n') }
+
 // Encode makes the files. Equal code gives equal bytes.
 func (c *Code) Encode() (Files, error) {
-	module, err := marshal(c.Module, true)
+	module, err := marshal(c.Module)
 	files := Files{{ObjectName(c.Module.Target), c.Object}, {moduleName, module}}
 	errs := []error{err}
 	if c.Pack != "" {
 		files = append(files, File{packName, []byte(c.Pack)})
 	}
-	for i, p := range c.Module.Plans {
-		data, err := marshal(p, false)
-		errs = append(errs, err)
+	plans := c.Plans
+	if plans == nil {
+		for _, p := range c.Module.Plans {
+			plans = append(plans, AppendPlan(nil, p))
+		}
+	}
+	for i, data := range plans {
 		files = append(files, File{fmt.Sprintf("%s%03d.json", planPrefix, i), data})
 	}
 	for _, s := range []struct {
@@ -163,13 +173,11 @@ func (f Files) decodeCode(target string) (*Code, error) {
 	return c, m.Check()
 }
 
-func marshal(v any, indent bool) ([]byte, error) {
+func marshal(v any) ([]byte, error) {
 	var buf bytes.Buffer
 	enc := json.NewEncoder(&buf)
 	enc.SetEscapeHTML(false)
-	if indent {
-		enc.SetIndent("", "  ")
-	}
+	enc.SetIndent("", "  ")
 	err := enc.Encode(v)
 	return buf.Bytes(), err
 }

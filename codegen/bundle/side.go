@@ -12,6 +12,7 @@ import (
 // own. It has the weights of the plans, or some of them.
 type Side struct {
 	Module *plan.Module
+	Plans  [][]byte // as of Code
 	Object []byte
 	Graphs string // .kir text: of probes
 }
@@ -37,7 +38,7 @@ func (s *Side) encode(folder string) (Files, error) {
 	if s == nil {
 		return nil, nil
 	}
-	files, err := (&Code{Module: s.Module, Object: s.Object}).Encode()
+	files, err := (&Code{Module: s.Module, Plans: s.Plans, Object: s.Object}).Encode()
 	if s.Graphs != "" {
 		files = append(files, File{graphsName, []byte(s.Graphs)})
 	}

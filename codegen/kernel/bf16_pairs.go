@@ -21,9 +21,9 @@ func (k *K) pairOf(word V) value.Value {
 	return k.b.NewBitCast(k.raw(word), types.NewVector(2, bfloat))
 }
 
-// MaxBF16 is the larger number of x and of y, in each half of the words. What is NaN in x
-// is skipped; y has no NaN. Of zeros with different signs it is either. GPU only.
-func (k *K) MaxBF16(x, y V) V {
+// MaxNumBF16 is the larger number of x and of y, in each half of the words. What is NaN
+// in x is skipped; y has no NaN. Of zeros with different signs it is either. GPU only.
+func (k *K) MaxNumBF16(x, y V) V {
 	if !k.gpu("maximum of bf16 pairs") {
 		return x
 	}

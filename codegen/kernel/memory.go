@@ -277,6 +277,15 @@ func (b *Buf) At(i V) *Buf {
 	return &Buf{k: b.k, ptr: b.address(b.k.raw(i)), mem: b.mem, as: b.as}
 }
 
+// Either is a where cond holds, which is uniform, else b, which has the same format.
+func (k *K) Either(cond V, a, b *Buf) *Buf {
+	if a.mem != b.mem || a.as != b.as {
+		k.fail("either memory of %s or of %s", a.mem, b.mem)
+		return a
+	}
+	return &Buf{k: k, ptr: k.b.NewSelect(k.raw(cond), a.ptr, b.ptr), mem: a.mem, as: a.as}
+}
+
 // Bytes is the same memory as raw bytes.
 func (b *Buf) Bytes() *Buf { return b.As(tir.U8) }
 

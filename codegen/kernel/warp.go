@@ -49,6 +49,17 @@ func (k *K) MulBF16(x, y V) V {
 	return V{t: I32, v: k.b.NewBitCast(k.b.NewFMul(pair(x), pair(y)), types.I32)}
 }
 
+// MaxBF16 is the larger of each two bf16 numbers of words, or NaN if either is NaN; -0 is
+// below +0. NVIDIA GPUs only.
+func (k *K) MaxBF16(x, y V) V {
+	if !k.nvidia("maximum of two bf16") {
+		return x
+	}
+	t := types.NewVector(2, bfloat)
+	pair := func(x V) value.Value { return k.b.NewBitCast(k.raw(x), t) }
+	return V{t: I32, v: k.b.NewBitCast(k.intrinsic("llvm.maximum.v2bf16", t, pair(x), pair(y)), types.I32)}
+}
+
 // pow2BF16 is a word with 2^e twice.
 func (k *K) pow2BF16(e int) V {
 	half := (e + 127) << 7

@@ -72,9 +72,10 @@ type GroupChain struct {
 
 // GroupSums are the sums of chains that a warpgroup has started to multiply.
 type GroupSums struct {
-	chains int
-	sums   []value.Value // f32, of all chains
-	rows   []value.Value // that are read until products are done
+	chains  int
+	sums    []value.Value // f32, of all chains
+	held    []value.Value // what the products read from registers until they are done
+	earlier []value.Value // what those before them do
 }
 
 // StartGroupMMA starts to multiply chains of bf16, n columns each. All lanes of the four
@@ -130,7 +131,90 @@ func (k *K) StartGroupMMA(n int, chains ...GroupChain) GroupSums {
 	}
 	text.WriteString("wgmma.commit_group.sync.aligned; }")
 	constraints := strings.Repeat("=f,", outs) + strings.Repeat("l,", len(args)) + strings.Repeat("r,", len(rows)) + "~{memory}"
-	return GroupSums{len(chains), k.floats(outs, text.String(), constraints, append(args, rows...)), rows}
+	return GroupSums{chains: len(chains), sums: k.floats(outs, text.String(), constraints, append(args, rows...)), held: rows}
+}
+
+// AddGroupMMA starts to add to sums, of vectors of four for each eight columns as
+// WaitGroupMMA returns them, the products A[64,16] B[16,n] of as many steps as a has, in
+// their order. A lane has A of a step in registers, four words as WarpMMA takes them of
+// its warp's 16 rows; B is a SharedMatrix, whose columns are rows in memory, and of a step
+// begins so many bytes further. All lanes of the four warps must get here.
+func (k *K) AddGroupMMA(sums, a []Vec, b V, steps []int) GroupSums {
+	var list []value.Value
+	for _, v := range sums {
+		for i := range target.ResultRun {
+			list = append(list, k.raw(k.At(v, i)))
+		}
+	}
+	return k.AddMoreMMA(GroupSums{chains: 1, sums: list}, a, b, steps)
+}
+
+// StartHeldMMA is AddGroupMMA to sums of n columns that are zero.
+func (k *K) StartHeldMMA(n int, a []Vec, b V, steps []int) GroupSums {
+	return k.heldMMA(GroupSums{chains: 1}, n/2, a, b, steps)
+}
+
+// AddMoreMMA is AddGroupMMA to sums that are still under way.
+func (k *K) AddMoreMMA(s GroupSums, a []Vec, b V, steps []int) GroupSums {
+	return k.heldMMA(s, len(s.sums), a, b, steps)
+}
+
+// heldMMA starts products with A in registers, of so many sums: those of s, if it has any.
+func (k *K) heldMMA(s GroupSums, outs int, a []Vec, b V, steps []int) GroupSums {
+	if !k.warpgroup("product of a warpgroup") {
+		return GroupSums{}
+	}
+	regs, tied := make([]string, outs), ""
+	for i := range regs {
+		regs[i] = fmt.Sprintf("$%d", i)
+	}
+	for i := range s.sums {
+		tied += fmt.Sprintf("%d,", i)
+	}
+	var text strings.Builder
+	text.WriteString("{ .reg .pred add, set; .reg .b32 zero; .reg .b64 b; mov.b32 zero, 0; setp.ne.b32 set, zero, 0; setp.eq.b32 add, zero, 0; wgmma.fence.sync.aligned; ")
+	atA := outs + len(s.sums)
+	atB := atA + 4*len(a)
+	var held []value.Value
+	for i, v := range a {
+		words := make([]string, 4)
+		for j := range words {
+			words[j] = fmt.Sprintf("$%d", atA+len(held))
+			held = append(held, k.raw(k.At(v, j)))
+		}
+		how := "add"
+		if i == 0 && len(s.sums) == 0 {
+			how = "set"
+		}
+		fmt.Fprintf(&text, "add.s64 b, $%d, %d; ", atB, steps[i]>>4)
+		fmt.Fprintf(&text, "wgmma.mma_async.sync.aligned.m64n%dk16.f32.bf16.bf16 {%s}, {%s}, b, %s, 1, 1, 0; ", 2*outs, strings.Join(regs, ", "), strings.Join(words, ", "), how)
+	}
+	text.WriteString("wgmma.commit_group.sync.aligned; }")
+	constraints := strings.Repeat("=f,", outs) + tied + strings.Repeat("r,", len(held)) + "l,~{memory}"
+	sums := k.floats(outs, text.String(), constraints, slices.Concat(s.sums, held, []value.Value{k.raw(b)}))
+	return GroupSums{chains: 1, sums: sums, held: held, earlier: s.held}
+}
+
+// WaitEarlierMMA waits until all products are done but those of AddMoreMMA that were
+// started last, to the sums of which it returns the way.
+func (k *K) WaitEarlierMMA(s GroupSums) GroupSums {
+	if !k.warpgroup("product of a warpgroup") {
+		return GroupSums{}
+	}
+	s.sums, s.earlier = k.waitGroup(1, s.sums, s.earlier), nil
+	return s
+}
+
+// waitGroup waits until all products but the last n are done. The sums go through the
+// instruction, so that nothing reads them before it, and what the products read too, so
+// that nothing takes its registers.
+func (k *K) waitGroup(n int, sums, held []value.Value) []value.Value {
+	constraints := strings.Repeat("=f,", len(sums))
+	for i := range sums {
+		constraints += fmt.Sprintf("%d,", i)
+	}
+	constraints += strings.Repeat("r,", len(held)) + "~{memory}"
+	return k.floats(len(sums), fmt.Sprintf("wgmma.wait_group.sync.aligned %d;", n), constraints, slices.Concat(sums, held))
 }
 
 // WaitGroupMMA waits until all products but the last n that were started are done, and
@@ -141,15 +225,8 @@ func (k *K) WaitGroupMMA(n int, s GroupSums) [][]Vec {
 	if !k.warpgroup("product of a warpgroup") {
 		return nil
 	}
-	// The sums go through the instruction, so that nothing reads them before it, and the
-	// rows' registers are theirs until then.
 	outs := len(s.sums)
-	constraints := strings.Repeat("=f,", outs)
-	for i := range outs {
-		constraints += fmt.Sprintf("%d,", i)
-	}
-	constraints += strings.Repeat("r,", len(s.rows)) + "~{memory}"
-	x := k.floats(outs, fmt.Sprintf("wgmma.wait_group.sync.aligned %d;", n), constraints, slices.Concat(s.sums, s.rows))
+	x := k.waitGroup(n, s.sums, slices.Concat(s.earlier, s.held))
 	perChain := outs / s.chains
 	out := make([][]Vec, s.chains)
 	for i := 0; i < outs; i += target.ResultRun {

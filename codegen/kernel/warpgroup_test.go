@@ -22,32 +22,57 @@ func groupProduct(k *kernel.K, b *kernel.Buf) {
 	}
 }
 
+// heldProduct is a kernel that adds products with A in registers to sums, some before
+// others are done.
+func heldProduct(k *kernel.K, b *kernel.Buf) {
+	pool := k.SharedPool(16 << 10)
+	k.FenceForMatrices()
+	k.Barrier()
+	y := pool.SharedMatrix(k.Int(0), 1024)
+	at := k.Mul(k.Lane(), k.Int(4))
+	first, second := b.LoadVec(at, 4), b.LoadVec(k.Add(at, k.Int(4096)), 4)
+	sum := k.VecVar(k.ZeroVec(kernel.F32, 4))
+	k.For(k.Int(0), k.Int(9), 1, func(kernel.V) {
+		s := k.AddGroupMMA([]kernel.Vec{sum.Get()}, []kernel.Vec{first, second}, y, []int{0, 32})
+		s = k.WaitEarlierMMA(k.AddMoreMMA(s, []kernel.Vec{second}, y, []int{64}))
+		sum.Set(k.WaitGroupMMA(0, s)[0][0])
+	})
+	b.StoreVec(at, sum.Get())
+}
+
 // Sums go through registers without copies, which would read them before they are there.
 func TestGroupCode(t *testing.T) {
 	_, c := compiler(t)
 	tg := mustTarget(t, "sm_90a")
-	m := kernel.NewModule(tg)
-	if err := m.Build("k", []kernel.Param{{Name: "out", Mem: ir.F32, Out: true}}, func(k *kernel.K, b []*kernel.Buf, _ []kernel.V) { groupProduct(k, b[0]) }); err != nil {
-		t.Fatal(err)
-	}
-	r, err := c.Compile(t.Context(), llvm.Job{
-		Name: "k", IR: []byte(m.Text()), Triple: tg.Triple, CPU: tg.CPU, Features: tg.Features, OptPasses: "default<O3>", Output: llvm.Asm,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	text := string(r.Output)
-	for _, want := range []string{
-		".target sm_90a", "fence.proxy.async.shared::cta;", "wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16", "a, b, set, 1, 1, 0, 0;", "a, b, add, 1, 1, 0, 1;",
-		"wgmma.wait_group.sync.aligned 1;", "wgmma.wait_group.sync.aligned 0;",
+	for name, tc := range map[string]struct {
+		body func(k *kernel.K, b *kernel.Buf)
+		want []string
+	}{
+		"memory":    {groupProduct, []string{"fence.proxy.async.shared::cta;", "a, b, set, 1, 1, 0, 0;", "a, b, add, 1, 1, 0, 1;"}},
+		"registers": {heldProduct, []string{"}, b, add, 1, 1, 0;"}},
 	} {
-		if !strings.Contains(text, want) {
-			t.Errorf("no %q in\n%s", want, text)
-		}
-	}
-	from, to := strings.Index(text, "wgmma.fence"), strings.LastIndex(text, "wgmma.wait_group")
-	if from < 0 || strings.Contains(text[from:to], "mov.b32 \t%") {
-		t.Errorf("sums are copied in\n%s", text)
+		t.Run(name, func(t *testing.T) {
+			m := kernel.NewModule(tg)
+			if err := m.Build("k", []kernel.Param{{Name: "out", Mem: ir.F32, Out: true}}, func(k *kernel.K, b []*kernel.Buf, _ []kernel.V) { tc.body(k, b[0]) }); err != nil {
+				t.Fatal(err)
+			}
+			r, err := c.Compile(t.Context(), llvm.Job{
+				Name: "k", IR: []byte(m.Text()), Triple: tg.Triple, CPU: tg.CPU, Features: tg.Features, OptPasses: "default<O3>", Output: llvm.Asm,
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			text := string(r.Output)
+			for _, want := range append(tc.want, ".target sm_90a", "wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16", "wgmma.wait_group.sync.aligned 1;", "wgmma.wait_group.sync.aligned 0;") {
+				if !strings.Contains(text, want) {
+					t.Errorf("no %q in\n%s", want, text)
+				}
+			}
+			from, to := strings.Index(text, "wgmma.fence"), strings.LastIndex(text, "wgmma.wait_group")
+			if from < 0 || strings.Contains(text[from:to], "mov.b32 \t%") {
+				t.Errorf("sums are copied in\n%s", text)
+			}
+		})
 	}
 }
 
@@ -58,6 +83,8 @@ func TestGroupMisuse(t *testing.T) {
 	}{
 		{"sm_90", "fence for matrices: not on sm_90", func(k *kernel.K, _ *kernel.Buf) { k.FenceForMatrices() }},
 		{"sm_90", "product of a warpgroup: not on sm_90", func(k *kernel.K, _ *kernel.Buf) { k.StartGroupMMA(8) }},
+		{"sm_90", "product of a warpgroup: not on sm_90", func(k *kernel.K, _ *kernel.Buf) { k.AddGroupMMA(nil, nil, k.Int(0), nil) }},
+		{"sm_90", "product of a warpgroup: not on sm_90", func(k *kernel.K, _ *kernel.Buf) { k.WaitEarlierMMA(kernel.GroupSums{}) }},
 		{"gfx942", "product of a warpgroup: not on gfx942", func(k *kernel.K, _ *kernel.Buf) { k.WaitGroupMMA(0, kernel.GroupSums{}) }},
 		{"sm_90a", "matrix of address space 1, 1024 bytes", func(k *kernel.K, b *kernel.Buf) { b.SharedMatrix(k.Int(0), 1024) }},
 		{"sm_90a", "matrix of address space 3, 1000 bytes", func(k *kernel.K, _ *kernel.Buf) { k.SharedPool(1024).SharedMatrix(k.Int(0), 1000) }},

@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"github.com/kiln-project/kiln/codegen/kernel"
+	"github.com/kiln-project/kiln/codegen/target"
 	"github.com/kiln-project/kiln/ir"
 )
 
@@ -102,6 +103,10 @@ func lowerArgmax(l Lowering, o *ir.Op) error {
 	shape := dims(o.Args[0])
 	rows, n := shape[0], shape[1]
 	columns := o.Columns(n)
+	if b, ok := argmaxBatchesOf(l, l.Buf(o.Args[0]), rows, n, columns); ok && b.parts == 1 {
+		b.launchRows(l, o)
+		return nil
+	}
 	if columns > shardWidth {
 		launchOfParts(l, o, launchShards(l, l.Buf(o.Args[0]), rows, n, columns))
 		return nil
@@ -135,6 +140,9 @@ func newRowParts(l Lowering, rows, parts int) rowParts {
 
 // launchShards looks at each shard of the first columns of the rows of x [rows,n].
 func launchShards(l Lowering, x Ref, rows, n, columns int) rowParts {
+	if b, ok := argmaxBatchesOf(l, x, rows, n, columns); ok {
+		return b.launchParts(l)
+	}
 	if vectors, per := argmaxLanes(l, x, rows, n, columns); vectors > 0 {
 		return launchLaneShards(l, x, rows, n, columns, vectors, per)
 	}
@@ -158,6 +166,10 @@ func launchShards(l Lowering, x Ref, rows, n, columns int) rowParts {
 
 // launchOfParts stores the ids and flags of argmax, from what is known of parts.
 func launchOfParts(l Lowering, o *ir.Op, p rowParts) {
+	if l.Target().Kind == target.NVPTX && p.parts <= argmaxMostParts {
+		launchWarpParts(l, o, p)
+		return
+	}
 	l.Launch(Launch{
 		Name: "argmax_parts", Grid: p.rows, Work: 4 * int64(p.rows) * int64(p.parts),
 		In: []Ref{p.keys, p.kinds}, Out: []Ref{l.Buf(o.Results[0]), l.Buf(o.Results[1])}, Ints: []int{p.parts},

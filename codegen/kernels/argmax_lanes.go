@@ -5,10 +5,11 @@ import (
 	"math"
 
 	"github.com/kiln-project/kiln/codegen/kernel"
+	"github.com/kiln-project/kiln/codegen/target"
 	"github.com/kiln-project/kiln/ir"
 )
 
-// Shards of argmax on GPUs, of rows that can be read as vectors. A lane has the loads of
+// Shards of argmax on AMD's GPUs, of rows that can be read as vectors. A lane has the loads of
 // all its elements under way together, and keeps their largest and where it stands: of
 // equal ones the first, since it looks at them in the order of their columns.
 
@@ -23,7 +24,7 @@ const (
 // argmaxLanes is how many vectors the lanes of a group read, and how many elements a
 // vector has; 0 if rows do not lie in vectors.
 func argmaxLanes(l Lowering, x Ref, rows, n, columns int) (vectors, per int) {
-	if !l.Target().GPU() || x.DT != ir.BF16 && x.DT != ir.F32 {
+	if l.Target().Kind != target.AMDGPU || x.DT != ir.BF16 && x.DT != ir.F32 {
 		return 0, 0
 	}
 	per = int(16 / x.DT.Bytes(1))

@@ -24,5 +24,13 @@ func UseGemm(i int) (undo func()) {
 // GemmTiles is how many such tiles there are.
 func GemmTiles() int { return len(gemmTiles) }
 
+// GemmTarget is a target that has tile number i.
+func GemmTarget(i int) string {
+	if gemmTiles[i].together {
+		return "sm_90a"
+	}
+	return "sm_90"
+}
+
 // Processors is how many processors products of few rows are cut up for.
 var Processors = &processors

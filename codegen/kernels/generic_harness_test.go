@@ -16,6 +16,7 @@ import (
 	"github.com/kiln-project/kiln/codegen/llvm"
 	"github.com/kiln-project/kiln/codegen/plan"
 	"github.com/kiln-project/kiln/codegen/target"
+	"github.com/kiln-project/kiln/codegen/testcache"
 	"github.com/kiln-project/kiln/ir"
 	"github.com/kiln-project/kiln/ir/eval"
 	"github.com/kiln-project/kiln/ir/metric"
@@ -65,7 +66,9 @@ func compiler(t testing.TB) (*llvm.Toolchain, llvm.Compiler) {
 	t.Helper()
 	shared.once.Do(func() {
 		if shared.tools, shared.none = llvm.Find(context.Background(), llvm.FindOptions{}); shared.none == nil {
-			shared.llvm, shared.err = llvm.New(context.Background(), shared.tools, llvm.Options{})
+			if shared.llvm, shared.err = llvm.New(context.Background(), shared.tools, llvm.Options{}); shared.err == nil {
+				shared.llvm = testcache.Compiler(shared.llvm, shared.tools, testcache.Open(t))
+			}
 		}
 	})
 	if shared.none != nil {

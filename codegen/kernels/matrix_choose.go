@@ -40,6 +40,8 @@ func (p *matrixLaunch) key() string {
 // tileName names the tile among those of ways.
 func (p *matrixProduct) tileName() string {
 	switch {
+	case p.gemm != nil && p.gemm.together:
+		return fmt.Sprintf("group%dx%d-stages%d", p.rows, p.cols, p.gemm.stages)
 	case p.gemm != nil:
 		return fmt.Sprintf("gemm%dx%d-stages%d", p.rows, p.cols, p.gemm.stages)
 	case p.streams():

@@ -20,6 +20,7 @@ func lowerMatrixMoE(l Lowering, o *ir.Op) error {
 	gate := matrixRouted{routing: r, perToken: true, limit: o.Float("limit")}
 	gate.weights(l, inner, o.Args[1], o.Args[2])
 	gate.x = gate.activations(l, l.Buf(o.Args[0]), r.tokens, r.rowsRead(1), o.Int("act_block"))
+	gate.order(l, r.tokens)
 	gate.launch(l, a)
 
 	down := matrixRouted{routing: r}
@@ -39,6 +40,7 @@ func lowerMatrixMoE(l Lowering, o *ir.Op) error {
 		return nil
 	}
 	y := l.Scratch(ir.BF16, pairs*d)
+	down.order(l, pairs)
 	down.launch(l, y)
 	sumPairs(l, r, y, shared, l.Buf(o.Results[0]), d)
 	return nil
@@ -75,8 +77,11 @@ func (p *matrixRouted) weights(l Lowering, n int, ws ...*ir.Value) {
 	for _, w := range ws {
 		maps.Copy(p.touched, expertWeightOf(l, w, p.tokens*p.choices).touched)
 	}
+	if p.withExperts(p.size()) {
+		return
+	}
 	u := unitOf(p.t)
-	p.matrixProduct.rows = ceilDiv(p.size(), u.cols)
+	p.matrixProduct.rows, p.alike = ceilDiv(p.size(), u.cols), p.single()
 	switch { // single tiles are bound by reading w
 	case p.streams():
 		p.oneRow = p.single()
@@ -89,6 +94,13 @@ func (p *matrixRouted) weights(l Lowering, n int, ws ...*ir.Value) {
 		p.cols = max(1, min(4, n/1024))
 	}
 	p.cols = max(1, p.cols/len(ws))
+}
+
+// order brings x, of so many rows, in the order that the tile takes.
+func (p *matrixRouted) order(l Lowering, rows int) {
+	if p.gemm != nil {
+		p.x.x = orderX(l, p.x.x, rows*p.depth, p.run()/matrixRun)
+	}
 }
 
 // inputs are what a kernel reads, and operandsIn takes them apart again.
@@ -134,12 +146,15 @@ func (p *matrixRouted) launch(l Lowering, y Ref) {
 	}
 	l.Launch(Launch{
 		Name: "matrix_experts", Spec: fmt.Sprintf("%s %s limit%g", p.matrixProduct.spec(), p.routing.spec(), p.limit),
-		Grid: p.tiles * p.colTiles(), Work: macs, Flops: 2 * macs, Pooled: p.streams(), Touched: p.touched,
+		Grid: p.tiles * p.colTiles(), Work: macs, Flops: 2 * macs, Pooled: p.streams() || p.gemm != nil, Touched: p.touched,
 		In: append(p.inputs(), p.operands()...), Out: []Ref{y}, Ints: append(numbers, p.stripArg()...),
 		Body: func(k *kernel.K, b []*kernel.Buf, ints []kernel.V) {
 			x, ws, scales, b := p.operandsIn(b)
 			tile, colTile := p.place(k, ints[1:])
 			u := unitOf(p.t)
+			if x.count = ints[0]; p.codes && !p.perToken {
+				x.count = k.Mul(x.count, k.Int(p.choices))
+			}
 			p.tileIn(k, b, tile, ints[0], func(t routedTile) {
 				x.row = func(i kernel.V) kernel.V {
 					at, _ := t.pair(i)
@@ -185,9 +200,9 @@ func (p *matrixRouted) launchSum(l Lowering, shared []Ref, y Ref) {
 		p.tune(1, p.tokens, p.choices)
 	}
 	macs := int64(p.tokens*p.choices) * int64(p.n) * int64(p.depth)
-	var numbers []int
-	if p.streams() {
-		numbers = append([]int{p.tokens}, p.stripArg()...)
+	numbers := p.stripArg()
+	if p.streams() || p.codes {
+		numbers = append([]int{p.tokens}, numbers...)
 	}
 	l.Launch(Launch{
 		Name: "matrix_experts_sum", Spec: fmt.Sprintf("%s shared%d", p.matrixProduct.spec(), len(shared)),
@@ -197,6 +212,9 @@ func (p *matrixRouted) launchSum(l Lowering, shared []Ref, y Ref) {
 			x, ws, scales, b := p.operandsIn(b)
 			ids, shared, y := b[0], b[1:len(b)-1], b[len(b)-1]
 			token, colTile := p.place(k, ints)
+			if p.codes {
+				x.count = k.Mul(ints[0], k.Int(p.choices))
+			}
 			from := k.Mul(token, k.Int(p.choices))
 			// The experts and their choices, from memory in every lane: scalar registers
 			// would not hold as many addresses.

@@ -58,6 +58,7 @@ type hcProduct struct {
 	hcPreShape
 	unit *matrixUnit
 	ring bool // on NVIDIA's units: groups of the first launch go through tiles of tokens
+	wide int  // parts of a tile, if groups have several at once instead (mma_hc_wide.go); else 0
 	t    int
 	// parts is f32 [pieces, tokens, width], or [tokens, pieces, width] for NVIDIA's units:
 	// of each piece the products, and the sum of squares.
@@ -66,7 +67,10 @@ type hcProduct struct {
 
 func newHCProduct(l Lowering, s hcPreShape, t int) *hcProduct {
 	p := &hcProduct{hcPreShape: s, unit: unitOf(l.Target()), t: t}
-	p.ring = p.unit.mma != nil && p.ringed()
+	if p.unit.mma != nil {
+		p.wide = p.wideParts()
+		p.ring = p.wide == 0 && p.ringed()
+	}
 	p.parts = l.Scratch(ir.F32, p.partRows()*t*p.width())
 	return p
 }

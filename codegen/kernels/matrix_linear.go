@@ -63,7 +63,7 @@ func lowerMatrixBlockLinear(l Lowering, o *ir.Op) error {
 	x, w := dims(o.Args[0]), dims(o.Args[1])
 	p := matrixLaunch{m: x[0], groups: 1}
 	p.weights(l, w[0], o.Args[1])
-	p.x = p.activations(l, l.Buf(o.Args[0]), x[0], powerOf2(x[0]), o.Int("act_block"))
+	p.activations(l, l.Buf(o.Args[0]), powerOf2(x[0]), o.Int("act_block"))
 	p.results(l, o)
 	p.launch(l)
 	return nil
@@ -76,11 +76,11 @@ func lowerMatrixExpert(l Lowering, o *ir.Op) error {
 	a := l.Scratch(ir.BF16, m*inner)
 	gate := matrixLaunch{m: m, groups: 1, y: []Ref{a}, swiglu: &matrixSwiGLU{weight: l.Buf(o.Args[4]), limit: o.Float("limit")}}
 	gate.weights(l, inner, o.Args[1], o.Args[2])
-	gate.x = gate.activations(l, l.Buf(o.Args[0]), m, powerOf2(m), o.Int("act_block"))
+	gate.activations(l, l.Buf(o.Args[0]), powerOf2(m), o.Int("act_block"))
 	gate.launch(l)
 	down := matrixLaunch{m: m, groups: 1, y: []Ref{l.Buf(o.Results[0])}}
 	down.weights(l, d, o.Args[3])
-	down.x = down.activations(l, a, m, powerOf2(m), expertActBlock)
+	down.activations(l, a, powerOf2(m), expertActBlock)
 	down.launch(l)
 	return nil
 }
@@ -98,6 +98,7 @@ func powerOf2(n int) int {
 type matrixLaunch struct {
 	matrixProduct
 	x               matrixOperand
+	unrounded       bool  // x is still to be rounded
 	codesOf, scales []Ref // the weights, by product
 	m               int
 	groups          int // products side by side, as in matProduct
@@ -142,6 +143,7 @@ func (p *matrixLaunch) launch(l Lowering) {
 	p.shape(p.m, p.groups)
 	p.choose(l)
 	spec := fmt.Sprintf("%s groups%d cuts%v", p.spec(), p.groups, p.cuts)
+	p.arrange(l)
 	in := []Ref{p.x.x}
 	if p.codes {
 		in = append(in, p.x.scales)
@@ -164,7 +166,13 @@ func (p *matrixLaunch) place(k *kernel.K, m kernel.V) (colTile, group, m0 kernel
 	colTile, group, m0 = k.Group(), k.Int(0), k.Int(0)
 	if !p.streams() { // those have one tile for all rows
 		rowTiles := k.UDiv(k.Add(m, k.Int(p.tileRows()-1)), k.Int(p.tileRows()))
-		colTile, m0 = k.UDiv(k.Group(), rowTiles), k.Mul(k.URem(k.Group(), rowTiles), k.Int(p.tileRows()))
+		var rowTile kernel.V
+		if p.gemm != nil && p.gemm.together {
+			colTile, rowTile = p.tileInBlocks(k, rowTiles)
+		} else {
+			colTile, rowTile = k.UDiv(k.Group(), rowTiles), k.URem(k.Group(), rowTiles)
+		}
+		m0 = k.Mul(rowTile, k.Int(p.tileRows()))
 	}
 	if p.groups > 1 {
 		group, colTile = k.UDiv(colTile, k.Int(p.colTiles())), k.URem(colTile, k.Int(p.colTiles()))
@@ -180,7 +188,7 @@ func (p *matrixLaunch) body(k *kernel.K, b []*kernel.Buf, m, strip kernel.V) {
 	}
 	x := matrixRows{x: take(1)[0]}
 	if p.codes {
-		x.scales = take(1)[0]
+		x.scales, x.count = take(1)[0], k.Mul(m, k.Int(p.groups))
 	}
 	ws, scales := take(p.products), take(len(p.scales))
 	var weight *kernel.Buf
@@ -227,6 +235,24 @@ func (p *matrixLaunch) body(k *kernel.K, b []*kernel.Buf, m, strip kernel.V) {
 			p.store(k, b, k.Add(k.Mul(row, k.Int(p.groups)), group), col, y)
 		})
 	})
+}
+
+// mostRowTiles is how many tiles of rows of x are in a block of tiles: as many groups as
+// run at a time read about as much of w then as of x, which is the least of both.
+const mostRowTiles = 12
+
+// tileInBlocks is the group's tile where tiles of one weight row follow each other in
+// blocks of rows of x only, which are as long as each other or one tile shorter.
+func (p *matrixLaunch) tileInBlocks(k *kernel.K, rowTiles kernel.V) (colTile, rowTile kernel.V) {
+	up := func(x, y kernel.V) kernel.V { return k.UDiv(k.Add(x, k.Sub(y, k.Int(1))), y) }
+	rows := up(rowTiles, up(rowTiles, k.Int(mostRowTiles)))
+	cols := k.Int(p.colTiles() * p.groups)
+	block := k.UDiv(k.Group(), k.Mul(rows, cols))
+	first := k.Mul(block, rows)
+	left := k.Sub(rowTiles, first)
+	in := k.Sub(k.Group(), k.Mul(first, cols))
+	rows = k.Select(k.Cmp(kernel.LT, left, rows), left, rows)
+	return k.UDiv(in, rows), k.Add(first, k.URem(in, rows))
 }
 
 // swigluOfSums is SwiGLU of two products, each rounded to bf16.

@@ -30,7 +30,7 @@ type matrixStream struct {
 }
 
 // streams reports whether a product runs so.
-func (p *matrixProduct) streams() bool { return unitOf(p.t).mma != nil && p.skinny() }
+func (p *matrixProduct) streams() bool { return unitOf(p.t).mma != nil && p.skinny() && p.gemm == nil }
 
 // steps is how many chunks each of the warps has, and rest how many chunks are left, of
 // which some warps have one more: K's end, if that is no whole chunk, is among them.
@@ -67,20 +67,19 @@ func (p *matrixProduct) prefetch(k *kernel.K, w *kernel.Buf, index, colTile, str
 // streamer is the state of stream.
 type streamer struct {
 	*matrixEmitter
-	lane, wave, sub, group kernel.V
-	whole, rest            int
-	n0, last               kernel.V           // the first tile's first row, and the number of the last tile
-	pool                   *kernel.Buf        // the ring, x and the sums, as bytes
-	scales, next           []*kernel.Var      // of 8-bit weights, by step and part: bytes
-	kept                   [][]*kernel.VecVar // x, by step and row: xVectors each
-	staged, sums           *kernel.Buf
-	slots                  int // tiles of 16 whose sums are in sums at a time
+	whole, rest  int
+	n0, last     kernel.V           // the first tile's first row, and the number of the last tile
+	pool         *kernel.Buf        // the ring, x and the sums, as bytes
+	scales, next []*kernel.Var      // of 8-bit weights, by step and part: bytes
+	kept         [][]*kernel.VecVar // x, by step and row: xVectors each
+	staged, sums *kernel.Buf
+	slots        int // tiles of 16 whose sums are in sums at a time
 }
 
 // stream is multiply for few rows, of as many tiles from row n0 on as strip says and
 // there are.
 func (p *matrixProduct) stream(k *kernel.K, x matrixRows, ws []matrixWeight, n0, strip kernel.V, done func(row, col kernel.V, sums []kernel.Vec)) {
-	s := &streamer{matrixEmitter: &matrixEmitter{matrixProduct: p, K: k, unit: unitOf(p.t), x: x, ws: ws}, lane: k.WaveLane(), wave: k.Wave(), n0: n0}
+	s := &streamer{matrixEmitter: &matrixEmitter{matrixProduct: p, K: k, unit: unitOf(p.t), x: x, ws: ws, lane: k.WaveLane(), wave: k.Wave()}, n0: n0}
 	s.sub, s.group = s.unit.place(k, s.lane)
 	s.whole, s.rest = p.steps()
 	if p.resident > 1 {
@@ -273,7 +272,7 @@ func (s *streamer) multiplyPart(part int, w [][]kernel.Vec, scales []kernel.V, x
 		w = s.asBF16(w, scales)
 	}
 	for r := range s.rows {
-		s.addTile(s.sum(product, r, col), w, scales, x[s.rowOfX(product, r)], kernel.V{})
+		s.addTile(s.sum(0, product, r, col), w, scales, x[s.rowOfX(product, r)], kernel.V{})
 	}
 }
 
@@ -302,7 +301,7 @@ func (s *streamer) combine(done func(row, col kernel.V, sums []kernel.Vec)) {
 		n := min(s.slots, tiles-first)
 		for slot := range n {
 			for p := range s.products {
-				s.storeSum(at(s.wave, s.Int(slot), p), s.sum(p, (first+slot)/s.cols, (first+slot)%s.cols).Get())
+				s.storeSum(at(s.wave, s.Int(slot), p), s.sum(0, p, (first+slot)/s.cols, (first+slot)%s.cols).Get())
 			}
 		}
 		s.Barrier()

@@ -32,6 +32,7 @@ type matrixProduct struct {
 	products   int       // weights that are multiplied at once
 	apart      bool      // each of them with rows of x of its own
 	oneRow     bool      // of x counts, a tile's first
+	alike      bool      // the rows of x that a tile reads are one
 	gemm       *gemmTile // of many rows, or nil
 	matrixStream
 }
@@ -153,6 +154,7 @@ type matrixWeight struct {
 // matrixRows is x in a kernel.
 type matrixRows struct {
 	x, scales *kernel.Buf
+	count     kernel.V   // the rows of all of x, where it has scales: [K/matrixChunk, count]
 	at        []kernel.V // for each row of the tile's units, and product if those are apart, which row of x this lane reads
 	// Of rows that the group rounds: which, and which of them a lane reads, as in at.
 	stage, staged []kernel.V
@@ -188,7 +190,12 @@ func (p *matrixProduct) atOnce(whole int) int {
 	if p.codes {
 		x = perLane / 4
 	}
-	words := p.products*p.cols*unitOf(p.t).rows*perLane/p.run()*4 + p.rowsOfX()*x
+	products, cols := p.ownParts()
+	rowsOfX := p.rows
+	if p.apart {
+		rowsOfX *= products
+	}
+	words := p.chunksAtOnce() * (products*cols*unitOf(p.t).rows*perLane/p.run()*4 + rowsOfX*x)
 	n := max(1, min(registers/words, whole))
 	for whole%n != 0 {
 		n--
@@ -219,28 +226,39 @@ func (p *matrixProduct) multiply(k *kernel.K, x matrixRows, ws []matrixWeight, n
 	lane, wave := k.WaveLane(), k.Wave()
 	u := unitOf(p.t)
 	sub, group := u.place(k, lane)
-	e := &matrixEmitter{matrixProduct: p, K: k, unit: u, x: x, ws: ws}
-	e.address(n0, sub, group)
-	for range p.products * p.rows * p.cols {
+	e := &matrixEmitter{matrixProduct: p, K: k, unit: u, x: x, ws: ws, lane: lane, wave: wave, sub: sub, group: group}
+	e.address(e.takeHalf(n0), sub, group)
+	products, cols := p.ownParts()
+	for range p.chunksAtOnce() * products * p.rows * cols {
 		e.acc = append(e.acc, k.VecVar(k.ZeroVec(kernel.F32, target.ResultRun)))
 	}
 	chunks := ceilDiv(p.depth, matrixChunk)
 	whole, rest := chunks/u.waves, chunks%u.waves
-	chunk := func(i kernel.V) kernel.V { return k.Add(k.Mul(i, k.Int(u.waves)), wave) }
+	if p.paired() {
+		e.scalesIn = k.Shared(ir.I32, p.products*p.tileCols()*p.scaleWords())
+	}
 	if whole > 0 {
 		step := p.atOnce(whole)
 		k.For(k.Int(0), k.Int(whole), step, func(i kernel.V) {
 			var list []kernel.V
 			for j := range step {
-				list = append(list, chunk(k.Add(i, k.Int(j))))
+				list = append(list, e.firstChunk(k.Add(i, k.Int(j))))
 			}
-			e.chunks(list)
+			e.chunks(list, func() {
+				if p.paired() { // behind the loads of w, which take longer
+					k.If(k.Cmp(kernel.EQ, i, k.Int(0)), func() { e.stageScales(ws, n0) })
+				}
+			})
 		})
 	}
 	if rest > 0 {
-		k.If(k.Cmp(kernel.LT, wave, k.Int(rest)), func() { e.chunks([]kernel.V{chunk(k.Int(whole))}) })
+		k.If(k.Cmp(kernel.LT, wave, k.Int(rest)), func() { e.chunks([]kernel.V{e.firstChunk(k.Int(whole))}, func() {}) })
 	}
-	e.combine(wave, lane, func(tile kernel.V, sums []kernel.Vec) {
+	e.combine(wave, lane, func(tile, lane kernel.V, sums []kernel.Vec) {
+		sub, group := sub, group
+		if p.byLines() {
+			sub, group = u.place(k, lane)
+		}
 		row, col := k.UDiv(tile, k.Int(p.cols)), k.URem(tile, k.Int(p.cols))
 		row = k.Add(k.Mul(row, k.Int(u.cols)), sub)
 		col = k.Add(k.Mul(col, k.Int(target.MatrixTile)), k.Mul(group, k.Int(target.ResultRun)))
@@ -259,43 +277,65 @@ type matrixEmitter struct {
 	unit *matrixUnit
 	x    matrixRows
 	ws   []matrixWeight
-	acc  []*kernel.VecVar // by product, row and column of the tile
+	acc  []*kernel.VecVar // by chunk of those that the wave takes, product, row and column of its parts
+
+	lane, wave, sub, group kernel.V
+	scalesIn               *kernel.Buf // those of e2m1 where waves share chunks, words
 
 	// Where this lane's elements of the first chunk and its scales are: those of x by
 	// row of the tile, those of w by product, column and which of the lane's rows.
-	xAt, xScale []kernel.V
-	wAt, wScale [][][]kernel.V
-	firstK      kernel.V // the first k in a chunk
+	xAt    []lineReads
+	xScale []kernel.V
+	wAt    [][][]lineReads
+	wScale [][][]kernel.V
 }
 
 // sum is the accumulator of a tile of one unit.
-func (e *matrixEmitter) sum(product, row, col int) *kernel.VecVar {
-	return e.acc[(product*e.rows+row)*e.cols+col]
+func (e *matrixEmitter) sum(chunk, product, row, col int) *kernel.VecVar {
+	products, cols := e.ownParts()
+	return e.acc[((chunk*products+product)*e.rows+row)*cols+col]
 }
 
 func (e *matrixEmitter) address(n0, sub, group kernel.V) {
 	last := func(i kernel.V) kernel.V {
+		if e.byLines() && e.n%e.tileCols() == 0 {
+			return i
+		}
 		return e.Select(e.Cmp(kernel.LT, i, e.Int(e.n)), i, e.Int(e.n-1))
 	}
-	e.firstK = e.Mul(group, e.Int(e.run()))
-	for _, at := range e.x.at {
-		e.xAt = append(e.xAt, e.Add(e.Mul(at, e.Int(e.depth)), e.firstK))
-		e.xScale = append(e.xScale, e.Mul(at, e.Int(e.depth/matrixChunk)))
+	own := e.Mul(group, e.Int(e.run()))
+	size, step := e.xReads()
+	for r, at := range e.x.at {
+		if size == 1 {
+			e.xAt = append(e.xAt, lineReads{1, []kernel.V{e.Add(e.Mul(at, e.Int(e.depth)), own)}, own})
+		} else {
+			e.xAt = append(e.xAt, e.reads(size, step, own, func(i kernel.V) kernel.V { return e.x.row(e.Add(i, e.Int(r*e.unit.cols))) }))
+		}
+		if e.codes {
+			e.xScale = append(e.xScale, at)
+		}
 	}
+	size, step = e.wReads()
+	_, cols := e.ownParts()
 	for p, w := range e.ws {
 		e.wAt, e.wScale = append(e.wAt, nil), append(e.wScale, nil)
 		// Per lane, so that many weights do not need many scalar registers.
 		rows, scaleRows := e.Mul(w.index, e.Int(e.n)), e.Mul(w.index, e.Int(ceilDiv(e.n, max(1, e.block[0]))))
-		for c := range e.cols {
+		for c := range cols {
 			from := e.Add(n0, e.Int(c*target.MatrixTile))
-			var at, scale []kernel.V
+			var at []lineReads
+			var scale []kernel.V
 			for i := range e.unit.rows {
+				if size > 1 {
+					at = append(at, e.reads(size, step, own, func(i kernel.V) kernel.V { return e.Add(rows, last(e.Add(from, i))) }))
+					continue
+				}
 				row := e.Add(from, sub)
 				if i > 0 {
 					row = e.Add(row, e.Int(i*target.MatrixTile/e.unit.rows))
 				}
 				row = last(row)
-				at = append(at, e.Add(e.Mul(e.Add(rows, row), e.Int(e.depth)), e.firstK))
+				at = append(at, lineReads{1, []kernel.V{e.Add(e.Mul(e.Add(rows, row), e.Int(e.depth)), own)}, own})
 				if e.w == ir.F4E2M1 { // a lane's elements of a chunk are one block
 					scale = append(scale, e.Add(e.Mul(e.Add(scaleRows, row), e.Int(e.scaleCols())), group))
 				}
@@ -309,21 +349,25 @@ func (e *matrixEmitter) address(n0, sub, group kernel.V) {
 	}
 }
 
-// matrixLoads is what a lane reads of a chunk.
+// matrixLoads is what a lane reads of the chunks that the wave takes at once.
 type matrixLoads struct {
+	chunk  kernel.V           // the first
 	x      [][]kernel.Vec     // by row of the tile: vectors of 16 bytes
 	xScale []kernel.V         // by row
 	w      [][][][]kernel.Vec // by product, column and which of the lane's rows
 	wScale [][][]kernel.V
 }
 
-// chunks adds the products of some chunks, which are all read first.
-func (e *matrixEmitter) chunks(list []kernel.V) {
+// chunks adds the products of some chunks, which are all read first; then, when that is
+// under way, comes what behind emits.
+func (e *matrixEmitter) chunks(list []kernel.V, behind func()) {
 	loads := make([]matrixLoads, len(list))
 	for i, c := range list {
+		loads[i].chunk = c
 		e.loadW(c, &loads[i])
 		e.loadX(c, &loads[i])
 	}
+	behind()
 	if e.skinny() {
 		e.InOrder()
 	}
@@ -333,12 +377,12 @@ func (e *matrixEmitter) chunks(list []kernel.V) {
 }
 
 // read is n elements of a row from k of a chunk on, which begins at k0.
-func (e *matrixEmitter) read(b *kernel.Buf, at, k0 kernel.V, k, n int) kernel.Vec {
+func (e *matrixEmitter) read(b *kernel.Buf, from lineReads, at, k0 kernel.V, k, n int) kernel.Vec {
 	offset := e.Add(k0, e.Int(k))
 	if e.depth%matrixChunk == 0 {
 		return b.LoadVec(e.Add(at, offset), n)
 	}
-	in := e.Cmp(kernel.LT, e.Add(e.firstK, offset), e.Int(e.depth))
+	in := e.Cmp(kernel.LT, e.Add(from.first, offset), e.Int(e.depth))
 	return b.LoadVecIf(in, e.Add(at, offset), n)
 }
 
@@ -349,10 +393,12 @@ func (e *matrixEmitter) loadW(chunk kernel.V, out *matrixLoads) {
 		for c := range e.wAt[p] {
 			var rows [][]kernel.Vec
 			var scales []kernel.V
-			for _, at := range e.wAt[p][c] {
+			for _, from := range e.wAt[p][c] {
 				var row []kernel.Vec
-				for i := range perLane / run {
-					row = append(row, e.read(w.rows, at, k0, i*run*lanesPerRow, run))
+				for i := 0; i < e.chunksAtOnce()*perLane/run; i += from.size {
+					for _, at := range from.at {
+						row = append(row, e.read(w.rows, from, at, k0, i*run*lanesPerRow, run))
+					}
 				}
 				rows = append(rows, row)
 			}
@@ -370,21 +416,21 @@ func (e *matrixEmitter) loadW(chunk kernel.V, out *matrixLoads) {
 }
 
 func (e *matrixEmitter) loadX(chunk kernel.V, out *matrixLoads) {
-	k0, run := e.Mul(chunk, e.Int(matrixChunk)), e.run()
-	n := matrixRun
-	if e.codes {
-		n = run
-	}
-	for r, at := range e.xAt {
+	k0, run, n := e.Mul(chunk, e.Int(matrixChunk)), e.run(), e.xVector()
+	for r, from := range e.xAt {
 		var row []kernel.Vec
-		for i := 0; i < perLane; i += n {
-			row = append(row, e.read(e.x.x, at, k0, i/run*run*lanesPerRow+i%run, n))
+		for c := range e.chunksAtOnce() {
+			for i := 0; i < perLane; i += n * from.size {
+				for _, at := range from.at {
+					row = append(row, e.read(e.x.x, from, at, k0, c*matrixChunk+i/run*run*lanesPerRow+i%run, n))
+				}
+			}
 		}
 		out.x = append(out.x, row)
 		if !e.codes {
 			continue
 		}
-		s := e.Add(e.xScale[r], chunk)
+		s := e.Add(e.Mul(chunk, e.x.count), e.xScale[r])
 		if e.scaledMFMA() != nil {
 			out.xScale = append(out.xScale, e.x.scales.Bytes().Load(s))
 		} else {
@@ -393,8 +439,11 @@ func (e *matrixEmitter) loadX(chunk kernel.V, out *matrixLoads) {
 	}
 }
 
-// add adds the products of a chunk to the sums.
+// add adds the products of what was read to the sums.
 func (e *matrixEmitter) add(l *matrixLoads) {
+	for r, row := range l.x {
+		l.x[r] = e.xAt[r].own(e.K, row)
+	}
 	if e.apartByHalves() {
 		for _, row := range l.x {
 			for i, x := range row {
@@ -403,20 +452,41 @@ func (e *matrixEmitter) add(l *matrixLoads) {
 		}
 	}
 	for p := range e.ws {
-		for c := range e.cols {
-			w, scales := l.w[p][c], l.wScale[p][c]
-			if !e.codes {
-				w = e.asBF16(w, scales)
+		for c, from := range e.wAt[p] {
+			w := make([][]kernel.Vec, len(from))
+			for i, row := range l.w[p][c] {
+				w[i] = from[i].own(e.K, row)
 			}
-			for r := range e.rows {
-				x := e.rowOfX(p, r)
-				var scale kernel.V
-				if e.codes {
-					scale = l.xScale[x]
-				}
-				e.addTile(e.sum(p, r, c), w, scales, l.x[x], scale)
+			for chunk := range e.chunksAtOnce() {
+				e.addPart(l, p, c, chunk, w)
 			}
 		}
+	}
+}
+
+// addPart adds the products of one of the chunks of a part, whose rows are w.
+func (e *matrixEmitter) addPart(l *matrixLoads, p, c, chunk int, w [][]kernel.Vec) {
+	of := func(row []kernel.Vec) []kernel.Vec { // the chunk's vectors
+		n := len(row) / e.chunksAtOnce()
+		return row[chunk*n : (chunk+1)*n]
+	}
+	own, scales := make([][]kernel.Vec, len(w)), l.wScale[p][c]
+	for i, row := range w {
+		own[i] = of(row)
+	}
+	if e.paired() {
+		scales = []kernel.V{e.stagedScale(p, c, e.Add(l.chunk, e.Int(chunk)))}
+	}
+	if !e.codes {
+		own = e.asBF16(own, scales)
+	}
+	for r := range e.rows {
+		x := e.rowOfX(p, r)
+		var scale kernel.V
+		if e.codes {
+			scale = l.xScale[x]
+		}
+		e.addTile(e.sum(chunk, p, r, c), own, scales, of(l.x[x]), scale)
 	}
 }
 
@@ -495,9 +565,9 @@ func (e *matrixEmitter) multiplyRun(w [][]kernel.Vec, x kernel.Vec, i int, c ker
 	return e.unit.multiply(e.K, a, x, c)
 }
 
-// combine adds the waves' sums, in wave order, and has done finish the tiles, each
-// in one wave.
-func (e *matrixEmitter) combine(wave, lane kernel.V, done func(tile kernel.V, sums []kernel.Vec)) {
+// combine adds the waves' sums, in wave order, and has done finish the tiles: each lane
+// that is there those that lane would have of it.
+func (e *matrixEmitter) combine(wave, lane kernel.V, done func(tile, lane kernel.V, sums []kernel.Vec)) {
 	tiles := e.rows * e.cols
 	waves := e.unit.waves
 	slots := min(tiles, waves)
@@ -506,27 +576,29 @@ func (e *matrixEmitter) combine(wave, lane kernel.V, done func(tile kernel.V, su
 	}
 	shared := e.Shared(ir.F32, waves*slots*e.products*e.unit.sumWords())
 	// place is where the sums of a wave are.
-	place := func(wave, slot kernel.V, product int) kernel.V {
-		at := e.Add(e.Mul(e.Add(e.Mul(wave, e.Int(slots)), slot), e.Int(e.products)), e.Int(product))
+	place := func(wave, slot kernel.V, product kernel.V) kernel.V {
+		at := e.Add(e.Mul(e.Add(e.Mul(wave, e.Int(slots)), slot), e.Int(e.products)), product)
 		return e.unit.sumPlace(e.K, at)
 	}
 	for first := 0; first < tiles; first += slots {
 		if first > 0 {
 			e.Barrier() // the last readers are done
 		}
-		for slot := range min(slots, tiles-first) {
-			for p := range e.products {
-				row, col := (first+slot)/e.cols, (first+slot)%e.cols
-				e.unit.storeSum(e.K, shared, place(wave, e.Int(slot), p), lane, e.sum(p, row, col).Get())
-			}
-		}
+		n := min(slots, tiles-first)
+		e.storeSums(first, n, func(wave, slot, product kernel.V, sum *kernel.VecVar) {
+			e.unit.storeSum(e.K, shared, place(wave, slot, product), lane, sum.Get())
+		})
 		e.Barrier()
+		slot, lane := wave, lane
+		if e.byLines() && n == waves && waves%e.cols == 0 {
+			slot, lane = e.alongRows(wave, lane)
+		}
 		finish := func() {
 			var sums []kernel.Vec
 			for p := range e.products {
 				var sum kernel.Vec
 				for w := range waves {
-					v := e.unit.loadSum(e.K, shared, place(e.Int(w), wave, p), lane)
+					v := e.unit.loadSum(e.K, shared, place(e.Int(w), slot, e.Int(p)), lane)
 					if w > 0 {
 						v = e.MapVec(func(v ...kernel.V) kernel.V { return e.Add(v[0], v[1]) }, sum, v)
 					}
@@ -534,12 +606,26 @@ func (e *matrixEmitter) combine(wave, lane kernel.V, done func(tile kernel.V, su
 				}
 				sums = append(sums, sum)
 			}
-			done(e.Add(wave, e.Int(first)), sums)
+			done(e.Add(slot, e.Int(first)), lane, sums)
 		}
-		if n := min(slots, tiles-first); n < waves {
+		if n < waves {
 			e.If(e.Cmp(kernel.LT, wave, e.Int(n)), finish)
 		} else {
 			finish()
+		}
+	}
+}
+
+// storeSums stores what the wave has of n tiles from number first on: whose sum of which
+// slot and product it is.
+func (e *matrixEmitter) storeSums(first, n int, store func(wave, slot, product kernel.V, sum *kernel.VecVar)) {
+	if e.paired() {
+		e.storePaired(first, n, store)
+		return
+	}
+	for slot := range n {
+		for p := range e.products {
+			store(e.wave, e.Int(slot), e.Int(p), e.sum(0, p, (first+slot)/e.cols, (first+slot)%e.cols))
 		}
 	}
 }

@@ -90,7 +90,7 @@ func (u *matrixUnit) multiply(k *kernel.K, a []kernel.Vec, b, c kernel.Vec) kern
 
 // sumWords is the room in shared memory, in f32, for the sums of a tile of 16 by cols.
 // NVIDIA's sums lie by columns, 16 rows and a gap that has the lanes of a row use
-// different banks; AMD's as the lanes have them.
+// different banks; AMD's by rows of x, as sumUnit says.
 func (u *matrixUnit) sumWords() int {
 	if u.mma != nil {
 		return u.cols * mmaSumStride
@@ -102,11 +102,11 @@ const mmaSumStride = target.MatrixTile + lanesPerRow
 
 // storeSum writes what the lane has of a tile's sums, which begin at element at.
 func (u *matrixUnit) storeSum(k *kernel.K, shared *kernel.Buf, at, lane kernel.V, sum kernel.Vec) {
+	sub, group := u.place(k, lane)
 	if u.mma == nil {
-		shared.StoreVec(k.Mul(k.Add(at, lane), k.Int(target.ResultRun)), sum)
+		shared.StoreVec(k.Mul(k.Add(at, sumUnit(k, sub, group)), k.Int(target.ResultRun)), sum)
 		return
 	}
-	sub, group := u.place(k, lane)
 	for e := range sum.Len() {
 		col := k.Add(k.Mul(group, k.Int(2)), k.Int(e%2))
 		shared.Store(k.Add(at, k.Add(k.Mul(col, k.Int(mmaSumStride)), k.Add(sub, k.Int(e/2*8)))), k.At(sum, e))
@@ -115,10 +115,10 @@ func (u *matrixUnit) storeSum(k *kernel.K, shared *kernel.Buf, at, lane kernel.V
 
 // loadSum reads the sums of column sub, of the four rows from 4 group on.
 func (u *matrixUnit) loadSum(k *kernel.K, shared *kernel.Buf, at, lane kernel.V) kernel.Vec {
-	if u.mma == nil {
-		return k.AsF32(shared.LoadVec(k.Mul(k.Add(at, lane), k.Int(target.ResultRun)), target.ResultRun))
-	}
 	sub, group := u.place(k, lane)
+	if u.mma == nil {
+		return k.AsF32(shared.LoadVec(k.Mul(k.Add(at, sumUnit(k, sub, group)), k.Int(target.ResultRun)), target.ResultRun))
+	}
 	at = k.Add(at, k.Add(k.Mul(sub, k.Int(mmaSumStride)), k.Mul(group, k.Int(target.ResultRun))))
 	return k.AsF32(shared.LoadVec(at, target.ResultRun))
 }
@@ -129,4 +129,15 @@ func (u *matrixUnit) sumPlace(k *kernel.K, i kernel.V) kernel.V {
 		return k.Mul(i, k.Int(target.MatrixLanes))
 	}
 	return k.Mul(i, k.Int(u.sumWords()))
+}
+
+// sumUnit is where, in 16 bytes, four columns' sums of a row of x lie on AMD's units: the
+// eight of two rows next to each other, in an order that has eight lanes use all banks,
+// whether they have a column of rows or a row's columns.
+func sumUnit(k *kernel.K, row, cols kernel.V) kernel.V {
+	bit := func(x kernel.V) kernel.V { return k.And(x, k.Int(1)) }
+	half := bit(k.Xor(row, k.LShr(row, k.Int(1))))
+	in := k.Xor(cols, k.And(k.LShr(row, k.Int(1)), k.Int(lanesPerRow-1)))
+	pair := k.And(row, k.Int(target.MatrixTile-2))
+	return k.Add(k.Mul(k.Add(pair, half), k.Int(lanesPerRow)), in)
 }

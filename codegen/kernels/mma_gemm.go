@@ -26,6 +26,10 @@ type gemmTile struct {
 	deep   int    // vectors of 16 bytes of each lane of a row of w in a stage
 	totals bool   // the sums of waves are added up in shared memory, not in registers
 	late   bool   // the next stage is waited for when this one was read, not before
+	// Four warps multiply together, each 16 rows of w with all rows of x.
+	together bool
+	twoWaves bool // K is gone through by two waves at a time (mma_gemm_waves.go)
+	resident int  // groups that run on a processor at a time, if not one
 	// What a tile takes, by format of w; with none it is not for that format.
 	bf16, fp8 gemmTime
 }
@@ -40,11 +44,17 @@ var gemmTiles = []gemmTile{
 	{across: [2]int{2, 4}, units: [2]int{4, 8}, stages: 4, deep: 1, totals: true, bf16: gemmTime{93, 96}},
 	{across: [2]int{4, 2}, units: [2]int{2, 8}, stages: 3, deep: 2, late: true, bf16: gemmTime{53, 53}},
 	{across: [2]int{4, 2}, units: [2]int{2, 8}, stages: 3, deep: 2, totals: true, late: true, fp8: gemmTime{70, 70}},
+	{across: [2]int{8, 1}, units: [2]int{1, 16}, stages: 6, deep: 2, together: true, bf16: gemmTime{31, 32.5}},
+	{across: [2]int{8, 1}, units: [2]int{1, 16}, stages: 6, deep: 1, together: true, fp8: gemmTime{41, 39}},
 }
 
 // matrixTileTime is what matrixTile's tiles of 64 rows of x and 32 of w take, by whether w
 // is bf16; those of 16 rows of w are taken to need half of it.
 var matrixTileTime = map[bool]gemmTime{true: {16, 14}, false: {12, 13}}
+
+// orderTime is microseconds that orderX takes, and those for a row and K of 4096; x that is
+// rounded is in order then.
+var orderTime = struct{ launch, row float64 }{2, 15.0 / 4096}
 
 // gemmProcessors is how many an H200 has. A group has one for itself.
 const gemmProcessors = 132
@@ -77,14 +87,18 @@ func (p *matrixProduct) shapeMany(m, groups int) {
 		if !ok {
 			continue
 		}
-		if us := q.gemm.timeOf(p.w).of(tiles(&q)); us < least {
+		us := q.gemm.timeOf(p.w).of(tiles(&q))
+		if q.gemm.together && p.w == ir.BF16 {
+			us += orderTime.launch + orderTime.row*float64(m*groups)
+		}
+		if us < least {
 			*p, least = q, us
 		}
 	}
 }
 
 func (g *gemmTile) spec() string {
-	return fmt.Sprintf(" gemm%v%v stages%d deep%d totals%v late%v", g.across, g.units, g.stages, g.deep, g.totals, g.late)
+	return fmt.Sprintf(" gemm%v%v stages%d deep%d totals%v late%v together%v twoWaves%v resident%d", g.across, g.units, g.stages, g.deep, g.totals, g.late, g.together, g.twoWaves, g.resident)
 }
 
 // rowsOf are the rows of w, of all products, and of x of the group's tile.
@@ -124,7 +138,8 @@ type gemm struct {
 	// The warp's first units along w and x.
 	firstW, firstX kernel.V
 	// By unit along w, and along x: sums of a wave, and, if it is in registers, of all waves.
-	// Of 8-bit weights a piece is summed first, then scaled.
+	// Of 8-bit weights a piece is summed first, then scaled. With two waves at a time part
+	// is their sums, and acc those of all waves.
 	part, acc, total [][]*kernel.VecVar
 	scale, nextScale *kernel.Var // of the warp's rows, in the piece that is multiplied and the next
 }
@@ -149,16 +164,23 @@ func (e *gemm) poolBytes() int {
 	if e.totals {
 		n += 4 * e.rowsW * e.rowsX
 	}
+	if e.twoWaves {
+		n += e.rowsW * e.scaleRow()
+	}
 	return max(n, 4*e.rowsX*(e.rowsW+gemmGap))
 }
 
-// refuses reports that the tile is not for the product: it takes more shared memory than
-// there is, or what lanes copy at once or a warp multiplies is of several products, or of
+// refuses reports that the tile is not for the product: the target has not the
+// instructions, or its rows of x in a stage are not as those read them; it takes more
+// shared memory than there is, or what lanes copy at once or a warp multiplies is of several products, or of
 // blocks with scales of their own.
 func (e *gemm) refuses() bool {
+	if e.together && (!e.t.Warpgroups() || e.xRow != blockBytes && !e.twoWaves) {
+		return true
+	}
 	perProduct, rowsAtOnce := e.rowsW/e.products, e.t.Lanes/(lanesPerRow*e.deep)
 	return e.poolBytes() > gemmShared || e.per == 0 || perProduct%rowsAtOnce != 0 || perProduct%(e.units[0]*target.MatrixTile) != 0 ||
-		e.w != ir.BF16 && e.block[0]%(e.units[0]*target.MatrixTile) != 0
+		e.w != ir.BF16 && !e.twoWaves && e.block[0]%(e.units[0]*target.MatrixTile) != 0
 }
 
 // multiplyMany is multiply for many rows.
@@ -170,14 +192,25 @@ func (p *matrixProduct) multiplyMany(k *kernel.K, x matrixRows, ws []matrixWeigh
 	e.firstX = k.Mul(k.UDiv(k.Wave(), k.Int(e.across[0])), k.Int(e.units[1]))
 	e.addresses()
 	e.acc = e.zeros()
-	e.part = e.acc
-	if e.w != ir.BF16 {
+	switch {
+	case e.twoWaves:
+		e.part = append(e.zeros(), e.zeros()...)
+	case e.w != ir.BF16:
 		e.part = e.zeros()
+	default:
+		e.part = e.acc
 	}
-	if !e.totals {
+	if !e.totals && !e.twoWaves {
 		e.total = e.zeros()
 	}
-	e.sumPieces()
+	if e.resident > 0 {
+		k.Resident(e.resident)
+	}
+	if e.twoWaves {
+		e.sumWaves()
+	} else {
+		e.sumPieces()
+	}
 	e.finish(done)
 }
 

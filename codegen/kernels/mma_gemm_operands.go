@@ -25,7 +25,7 @@ func (e *gemm) addresses() {
 		n = e.Add(e.Mul(e.ws[first/perProduct].index, e.Int(e.n)), n)
 		e.fromW = append(e.fromW, e.Add(e.Mul(n, e.Int(e.depth)), e.Mul(c, e.Int(e.run()))))
 	})
-	e.toX = copies(lanesPerRow*e.deep*e.vectors, e.rowsX, e.xRow, e.swizzleX, func(_ int, row, c kernel.V) {
+	e.toX = copies(lanesPerRow*e.deep*e.vectors, e.rowsX, e.xStride(), e.swizzleX, func(_ int, row, c kernel.V) {
 		e.fromX = append(e.fromX, e.Add(e.Mul(e.x.row(row), e.Int(e.depth)), e.Mul(c, e.Int(matrixRun))))
 	})
 	e.toX = e.Add(e.toX, e.Int(e.rowsW*e.wRow))
@@ -54,10 +54,23 @@ func (e *gemm) swizzleW(row, c kernel.V) kernel.V {
 
 // swizzleX is swizzleW for x, of which the lanes' vectors are e.vectors apart.
 func (e *gemm) swizzleX(row, c kernel.V) kernel.V {
+	if e.together { // blocks of all rows follow each other
+		const inBlock = blockBytes / vectorBytes
+		block := e.Mul(e.UDiv(c, e.Int(inBlock)), e.Int(e.rowsX*inBlock))
+		return e.Add(block, e.Xor(e.URem(c, e.Int(inBlock)), e.And(row, e.Int(inBlock-1))))
+	}
 	if e.vectors == 1 {
 		return e.swizzleW(row, c)
 	}
 	return e.Xor(c, e.And(row, e.Int(1)))
+}
+
+// xStride is the bytes from a row of x in a stage to the next.
+func (e *gemm) xStride() int {
+	if e.together {
+		return blockBytes
+	}
+	return e.xRow
 }
 
 // copies are the lane's copies of a stage.
@@ -75,7 +88,7 @@ func (e *gemm) copies(p gemmPlace, stage kernel.V) []func() {
 		}
 	}
 	add(e.fromW, func(row int) *kernel.Buf { return e.ws[row/(e.rowsW/e.products)].rows }, e.toW, e.rowsW, e.wRow)
-	add(e.fromX, func(int) *kernel.Buf { return e.x.x }, e.toX, e.rowsX, e.xRow)
+	add(e.fromX, func(int) *kernel.Buf { return e.x.x }, e.toX, e.rowsX, e.xStride())
 	return list
 }
 

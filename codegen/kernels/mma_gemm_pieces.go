@@ -25,6 +25,12 @@ func (e *gemm) next(p gemmPlace) {
 
 // nextPiece is the piece behind one: the wave's next, or the next wave's first.
 func (e *gemm) nextPiece(piece kernel.V) kernel.V {
+	if e.twoWaves { // the other wave's, or behind that the first wave's next
+		next := e.Add(piece, e.Int(e.unit.waves-1))
+		over := e.Cmp(kernel.GE, next, e.Int(e.chunks))
+		next = e.Select(over, e.Add(e.And(piece, e.Int(e.unit.waves-1)), e.Int(1)), next)
+		return e.Select(e.Cmp(kernel.EQ, e.And(piece, e.Int(1)), e.Int(0)), e.Add(piece, e.Int(1)), next)
+	}
 	next := e.Add(piece, e.Int(e.unit.waves))
 	over := e.Cmp(kernel.GE, next, e.Int(e.chunks))
 	return e.Select(over, e.Add(e.And(piece, e.Int(e.unit.waves-1)), e.Int(1)), next)
@@ -48,6 +54,8 @@ type gemmLoop struct {
 	// The operands that were read already: all of w for one vector of x, and the first x.
 	w [][2]*kernel.VecVar
 	x []*kernel.VecVar
+	// Of warps together, all of w as bf16, by vector of x.
+	held [][2]*kernel.VecVar
 }
 
 // sumPieces sums all pieces.
@@ -57,21 +65,41 @@ func (e *gemm) sumPieces() {
 		e.start(l.in, l.to)
 	}
 	e.WaitCopies(e.stages - 2)
-	e.Barrier()
-	for m := range e.units[0] {
-		w := e.loadW(e.Int(0), 0, m)
-		l.w = append(l.w, [2]*kernel.VecVar{e.VecVar(w[0]), e.VecVar(w[1])})
-	}
-	for n := range gemmAhead {
-		l.x = append(l.x, e.VecVar(e.loadX(e.Int(0), 0, n)))
+	if e.together {
+		e.FenceForMatrices()
+		e.Barrier()
+		for _, w := range e.operandsOf(e.Int(0)) {
+			l.held = append(l.held, [2]*kernel.VecVar{e.VecVar(w[0]), e.VecVar(w[1])})
+		}
+	} else {
+		e.Barrier()
+		for m := range e.units[0] {
+			w := e.loadW(e.Int(0), 0, m)
+			l.w = append(l.w, [2]*kernel.VecVar{e.VecVar(w[0]), e.VecVar(w[1])})
+		}
+		for n := range gemmAhead {
+			l.x = append(l.x, e.VecVar(e.loadX(e.Int(0), 0, n)))
+		}
 	}
 	if e.w != ir.BF16 {
 		piece := l.at.piece.Get()
 		e.scale, e.nextScale = e.Var(e.scaleAt(piece)), e.Var(e.scaleAt(e.there(e.nextPiece(piece))))
 	}
-	e.For(e.Int(0), e.Int(e.steps), 1, func(step kernel.V) {
-		e.multiplyStage(l, e.Cmp(kernel.LT, e.Add(step, e.Int(1)), e.Int(e.steps)))
-		e.endOfStage(l.at, step)
+	n := 1 // stages at a time
+	if e.together {
+		n = e.per
+	}
+	e.For(e.Int(0), e.Int(e.steps), n, func(step kernel.V) {
+		more := e.Cmp(kernel.LT, e.Add(step, e.Int(n)), e.Int(e.steps))
+		if e.together {
+			e.multiplyTogether(l, more)
+		} else {
+			e.multiplyStage(l, more)
+		}
+		for range n - 1 {
+			e.next(l.at)
+		}
+		e.endOfStage(l.at, e.Add(step, e.Int(n-1)))
 	})
 	e.WaitCopies(0)
 }

@@ -59,7 +59,7 @@ func (e *gemm) addSums(first kernel.V) {
 // result is the sum of all waves of a unit.
 func (e *gemm) result(m, n int, sum kernel.Vec) kernel.Vec {
 	switch {
-	case e.chunks == 1:
+	case e.chunks == 1, e.twoWaves:
 	case e.totals:
 		sum = e.addVec(e.AsF32(e.pool.LoadVec(e.totalAt(m, n), vectorBytes)), sum)
 	default:

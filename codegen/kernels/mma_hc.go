@@ -60,10 +60,14 @@ type hcRead struct {
 func (p *hcProduct) launchWarps(l Lowering, name string, work int64, in []Ref, fn Ref, out []Ref, s warpStream) {
 	tiles, macs, spec := ceilDiv(p.t, p.tileTokens()), p.work(p.t), fmt.Sprintf("c%d d%d", p.c, p.d)
 	pieces, beside := p.pieces(), tiles // groups with the same piece
-	if p.ring {
+	switch {
+	case p.ring:
 		spec += " ring"
 		pieces /= ringPieces
 		beside = min(tiles, max(1, ringGroups/pieces))
+	case p.wide > 0:
+		spec += fmt.Sprintf(" wide%d", p.wide)
+		beside = ceilDiv(tiles, wideTiles)
 	}
 	l.Launch(Launch{
 		Name: name, Spec: spec, Grid: pieces * beside, Work: work + macs, Flops: 2 * macs, Pooled: p.ring,
@@ -74,12 +78,15 @@ func (p *hcProduct) launchWarps(l Lowering, name string, work int64, in []Ref, f
 			w.sub, w.group = p.unit.place(k, w.lane)
 			// Dividing by a number that is known takes few instructions.
 			w.piece, w.tile = k.URem(k.Group(), k.Int(pieces)), k.UDiv(k.Group(), k.Int(pieces))
-			if p.ring {
+			switch {
+			case p.ring:
 				w.tiles(ints[1], ints[2])
-				return
+			case p.wide > 0:
+				w.wide()
+			default:
+				k.Ahead(func() { p.prefetch(k, w.fn, k.URem(k.Group(), k.Int(pieces))) })
+				w.one()
 			}
-			k.Ahead(func() { p.prefetch(k, w.fn, k.URem(k.Group(), k.Int(pieces))) })
-			w.one()
 		},
 	})
 }
@@ -114,8 +121,11 @@ type hcTile struct {
 // tileParts is how many times the columns of the unit a tile has, and tileTokens how many
 // tokens.
 func (p *hcProduct) tileParts() int {
-	if p.ring {
+	switch {
+	case p.ring:
 		return ringParts
+	case p.wide > 0:
+		return p.wide
 	}
 	return 1
 }
@@ -259,37 +269,53 @@ func (w *hcWarps) place(at, warp, token kernel.V) kernel.V {
 // multiply leaves the sums of the warp's streams of a tile, by its parts, in the room from
 // at on.
 func (w *hcWarps) multiply(tile, at kernel.V, read []hcRead) {
-	p, u := w.p, w.p.unit
 	streams := make([][]kernel.Vec, len(read))
 	for part, r := range read {
 		streams[part] = w.make(r)
 	}
-	keep := func() {
-		for part, xs := range streams {
-			token, there := w.token(tile, part)
-			w.If(w.And(there, w.own), func() {
-				for j, x := range xs {
-					w.s.keep(w.K, w.out, token, w.element, w.streams[j], x)
-				}
-			})
-		}
-	}
 	// The products of several parts do not wait for each other; a branch between what they
 	// are made of would have them.
-	if w.s.keep != nil && len(read) == 1 {
-		keep()
+	if len(read) == 1 {
+		w.keep(tile, streams)
 	}
-	sums := make([][]kernel.Vec, len(read))
-	for part := range read {
+	sums := w.products(streams)
+	if len(read) > 1 {
+		w.keep(tile, streams)
+	}
+	w.storeSums(at, sums)
+}
+
+// keep stores the streams of a tile, if they are kept.
+func (w *hcWarps) keep(tile kernel.V, streams [][]kernel.Vec) {
+	if w.s.keep == nil {
+		return
+	}
+	for part, xs := range streams {
+		token, there := w.token(tile, part)
+		w.If(w.And(there, w.own), func() {
+			for j, x := range xs {
+				w.s.keep(w.K, w.out, token, w.element, w.streams[j], x)
+			}
+		})
+	}
+}
+
+// products are those of streams, by part and tile of fn's rows.
+func (w *hcWarps) products(streams [][]kernel.Vec) [][]kernel.Vec {
+	sums := make([][]kernel.Vec, len(streams))
+	for part, xs := range streams {
 		for t := range w.weights[0] {
-			sums[part] = append(sums[part], w.product(t, streams[part]))
+			sums[part] = append(sums[part], w.product(t, xs))
 		}
 	}
-	if w.s.keep != nil && len(read) > 1 {
-		keep()
-	}
-	for part := range read {
-		for t, sum := range sums[part] {
+	return sums
+}
+
+// storeSums leaves products in the room from at on.
+func (w *hcWarps) storeSums(at kernel.V, sums [][]kernel.Vec) {
+	p, u := w.p, w.p.unit
+	for part, tiles := range sums {
+		for t, sum := range tiles {
 			for e := range target.ResultRun {
 				block, of := t*u.rows+e/2, w.Add(w.Mul(w.group, w.Int(2)), w.Int(e%2))
 				to := w.place(at, w.wave, w.Add(of, w.Int(part*u.cols)))
@@ -307,20 +333,19 @@ func (w *hcWarps) multiply(tile, at kernel.V, read []hcRead) {
 // product is a tile of fn's rows times the warp's streams.
 func (w *hcWarps) product(t int, streams []kernel.Vec) kernel.Vec {
 	add := func(v ...kernel.V) kernel.V { return w.Add(v[0], v[1]) }
-	var sum kernel.Vec
+	sums := make([]kernel.Vec, len(streams))
 	for j, x := range streams {
 		tile, zero := w.weights[j][t], w.ZeroVec(kernel.F32, target.ResultRun)
 		rows := slices.Clone(tile.hi)
 		if tile.squares >= 0 {
 			rows[tile.squares] = x
 		}
-		product := w.MapVec(add, w.p.unit.multiply(w.K, rows, x, zero), w.p.unit.multiply(w.K, tile.lo, x, zero))
-		if j > 0 {
-			product = w.MapVec(add, sum, product)
-		}
-		sum = product
+		sums[j] = w.MapVec(add, w.p.unit.multiply(w.K, rows, x, zero), w.p.unit.multiply(w.K, tile.lo, x, zero))
 	}
-	return sum
+	for len(sums) > 1 { // by pairs, as the sums of warps with a stream each
+		sums = append(sums[2:], w.MapVec(add, sums[0], sums[1]))
+	}
+	return sums[0]
 }
 
 // addUp has each warp add up the sums that the warps have of a token of each part of the

@@ -234,12 +234,16 @@ func perfRows() []perfRow {
 				}})
 		}
 	}
-	for _, t := range []int{1, 4, 16} {
+	for _, t := range []int{1, 4, 16, 64, 128, 512, 2048} {
 		const e, d, inner, k = 256, 4096, 2048, 6
+		copies := 20
+		if t > 16 {
+			copies = 4
+		}
 		// As many experts as random ids hit, on average.
 		hit := float64(e) * (1 - math.Pow(1-float64(k)/e, float64(t)))
 		bytes := int64(hit * 3 * d * inner * (0.5 + 1.0/32))
-		rows = append(rows, perfRow{name: fmt.Sprintf("experts/T%d", t), copies: 20, cold: true, bytes: bytes, flops: 2 * 3 * int64(t) * k * d * inner, add: func(g *perfGraph) {
+		rows = append(rows, perfRow{name: fmt.Sprintf("experts/T%d", t), copies: copies, cold: true, bytes: bytes, flops: 2 * 3 * int64(t) * k * d * inner, add: func(g *perfGraph) {
 			w := func(name string, n, k int) *ir.Value { return g.scaled("", name, ir.F4E2M1, 1, 32, e, n, k) }
 			g.add("moe_experts", ir.A("limit", 10.0, "act_block", 128), g.turn("x", ir.BF16, t, d), w("w1", inner, d), w("w3", inner, d), w("w2", d, inner),
 				g.idsBelow(e, "ids", t, k), g.turn("weights", ir.F32, t, k))
@@ -266,6 +270,12 @@ func perfRows() []perfRow {
 			g.add("linear", nil, g.turn("x", ir.BF16, t, n), g.turn("w", ir.BF16, n, n))
 		}}, perfRow{name: fmt.Sprintf("gemm/fp8/%d/T%d", n, t), copies: 10, flops: 2 * int64(t) * n * n, bytes: n * (n + 4*int64(t)), add: func(g *perfGraph) {
 			g.add("block_linear", ir.A("act_block", 128), g.turn("x", ir.BF16, t, n), g.scaled(fmt.Sprintf("%d.", g.count%2), "w", ir.F8E4M3, 128, 128, n, n))
+		}})
+	}
+	for _, t := range []int{512, 4096} { // few tiles, so that what comes before them tells
+		const n, k = 128, 4096
+		rows = append(rows, perfRow{name: fmt.Sprintf("gemm/bf16/%dx%d/T%d", n, k, t), copies: 10, flops: 2 * int64(t) * n * k, bytes: 2 * int64(n*k+n*t+k*t), add: func(g *perfGraph) {
+			g.add("linear", nil, g.turn("x", ir.BF16, t, k), g.turn("w", ir.BF16, n, k))
 		}})
 	}
 	return rows
@@ -381,62 +391,65 @@ func BenchmarkRows(b *testing.B) {
 		if r.cold {
 			name += "/cold"
 		}
-		b.Run(name, func(b *testing.B) {
-			graph, in, err := r.graph(b)
-			if err != nil {
-				b.Fatal(err)
-			}
-			u := codegen.NewUnit(mustTarget(b, *rowsTarget))
-			p, err := u.Lower(graph)
-			if err == nil {
-				err = u.AddRuntime()
-			}
-			if err != nil {
-				b.Fatal(err)
-			}
-			m := buildGPU(b, u)
-			if *record || *loadOnly {
-				b.Skip("-record or -load")
-			}
-			if err := m.BindRandom(device.Random{Seed: 1, IDs: func(string) int { return 0 }}); err != nil {
-				b.Fatal(err)
-			}
-			prog, err := m.Load(p)
-			if err != nil {
-				b.Fatal(err)
-			}
-			var flush int64
-			if r.cold {
-				flush = 2 * l2Bytes
-			}
-			run, err := prog.Measure(in, nil, flush)
-			if err != nil {
-				b.Fatal(err)
-			}
-			var samples device.Samples
-			for b.Loop() {
-				s, err := run.Step(perfSamples, false)
-				if err != nil {
-					b.Fatal(err)
-				}
-				samples = append(samples, s...)
-			}
-			us := float64(samples.Median().Nanoseconds()) / 1e3 / float64(r.copies)
-			b.ReportMetric(0, "ns/op")
-			b.ReportMetric(us, "us")
-			b.ReportMetric(float64(samples.P95().Nanoseconds())/1e3/float64(r.copies), "us(p95)")
-			b.ReportMetric(float64(len(p.Launches))/float64(r.copies), "launches")
-			b.ReportMetric(float64(r.bytes)/us/1e6, "TB/s")
-			if r.flops > 0 {
-				b.ReportMetric(float64(r.flops)/us/1e6, "TFLOP/s")
-			}
-			if err := run.Close(); err != nil {
-				b.Fatal(err)
-			}
-			if err := m.Close(); err != nil {
-				b.Fatal(err)
-			}
-		})
+		b.Run(name, func(b *testing.B) { r.time(b) })
+	}
+}
+
+// time times the copies, on GPU 0.
+func (r perfRow) time(b *testing.B) {
+	graph, in, err := r.graph(b)
+	if err != nil {
+		b.Fatal(err)
+	}
+	u := codegen.NewUnit(mustTarget(b, *rowsTarget))
+	p, err := u.Lower(graph)
+	if err == nil {
+		err = u.AddRuntime()
+	}
+	if err != nil {
+		b.Fatal(err)
+	}
+	m := buildGPU(b, u)
+	if *record || *loadOnly {
+		b.Skip("-record or -load")
+	}
+	if err := m.BindRandom(device.Random{Seed: 1, IDs: func(string) int { return 0 }}); err != nil {
+		b.Fatal(err)
+	}
+	prog, err := m.Load(p)
+	if err != nil {
+		b.Fatal(err)
+	}
+	var flush int64
+	if r.cold {
+		flush = 2 * l2Bytes
+	}
+	run, err := prog.Measure(in, nil, flush)
+	if err != nil {
+		b.Fatal(err)
+	}
+	var samples device.Samples
+	for b.Loop() {
+		s, err := run.Step(perfSamples, false)
+		if err != nil {
+			b.Fatal(err)
+		}
+		samples = append(samples, s...)
+	}
+	us := float64(samples.Median().Nanoseconds()) / 1e3 / float64(r.copies)
+	b.ReportMetric(0, "ns/op")
+	b.ReportMetric(us, "us")
+	b.ReportMetric(float64(samples.P95().Nanoseconds())/1e3/float64(r.copies), "us(p95)")
+	b.ReportMetric(float64(len(p.Launches))/float64(r.copies), "launches")
+	b.ReportMetric(float64(r.bytes)/us/1e6, "TB/s")
+	if r.flops > 0 {
+		b.ReportMetric(float64(r.flops)/us/1e6, "TFLOP/s")
+	}
+	if err := run.Close(); err != nil {
+		b.Fatal(err)
+	}
+	if err := m.Close(); err != nil {
+		b.Fatal(err)
 	}
 }
 
@@ -466,53 +479,60 @@ const perfSamples = 15
 // BenchmarkRegisters tells of each kernel of the rows what the driver made of it.
 func BenchmarkRegisters(b *testing.B) {
 	registerReadWords(b)
-	l, err := cuda.Open(cuda.Options{})
-	if err != nil {
-		b.Fatal(err)
-	}
-	gpu, err := l.OpenDevice(0)
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer gpu.Close()
 	for _, r := range perfRows() {
-		b.Run(r.name, func(b *testing.B) {
-			graph, _, err := r.graph(b)
-			if err != nil {
-				b.Fatal(err)
-			}
-			u := codegen.NewUnit(mustTarget(b, *rowsTarget))
-			if _, err := u.Lower(graph); err != nil {
-				b.Fatal(err)
-			}
-			n := len(u.Kernels)
-			if err := u.AddRuntime(); err != nil {
-				b.Fatal(err)
-			}
-			code, err := devicetest.Stored(*objects)(b.Context(), u)
-			if err != nil {
-				b.Fatal(err)
-			}
-			m, err := cuda.Load(gpu, "rows", code.Object)
-			if err != nil {
-				b.Fatal(err)
-			}
-			for b.Loop() {
-				for i, k := range u.Kernels[:n] {
-					f, err := m.Function(k.Symbol)
-					if err != nil {
-						b.Fatal(err)
-					}
-					a, err := f.Attributes()
-					if err != nil {
-						b.Fatal(err)
-					}
-					fmt.Printf("%s: kernel %d %s: %d registers, %d bytes spilled or on a stack, %d of shared memory\n", r.name, i, u.Module.Kernels[i].Spec, a.Registers, a.Local, a.Shared)
-				}
-			}
-			if err := m.Close(); err != nil {
-				b.Fatal(err)
-			}
-		})
+		b.Run(r.name, r.registers)
 	}
 }
+
+// registers tells of the row's kernels.
+func (r perfRow) registers(b *testing.B) {
+	gpu, err := openRawGPU()
+	if err != nil {
+		b.Fatal(err)
+	}
+	graph, _, err := r.graph(b)
+	if err != nil {
+		b.Fatal(err)
+	}
+	u := codegen.NewUnit(mustTarget(b, *rowsTarget))
+	if _, err := u.Lower(graph); err != nil {
+		b.Fatal(err)
+	}
+	n := len(u.Kernels)
+	if err := u.AddRuntime(); err != nil {
+		b.Fatal(err)
+	}
+	code, err := devicetest.Stored(*objects)(b.Context(), u)
+	if err != nil {
+		b.Fatal(err)
+	}
+	m, err := cuda.Load(gpu, "rows", code.Object)
+	if err != nil {
+		b.Fatal(err)
+	}
+	for b.Loop() {
+		for i, k := range u.Kernels[:n] {
+			f, err := m.Function(k.Symbol)
+			if err != nil {
+				b.Fatal(err)
+			}
+			a, err := f.Attributes()
+			if err != nil {
+				b.Fatal(err)
+			}
+			fmt.Printf("%s: kernel %d %s: %d registers, %d bytes spilled or on a stack, %d of shared memory\n", r.name, i, u.Module.Kernels[i].Spec, a.Registers, a.Local, a.Shared)
+		}
+	}
+	if err := m.Close(); err != nil {
+		b.Fatal(err)
+	}
+}
+
+// openRawGPU opens GPU 0 for what has no plan, once for all: the process's end closes it.
+var openRawGPU = sync.OnceValues(func() (*cuda.Device, error) {
+	l, err := cuda.Open(cuda.Options{})
+	if err != nil {
+		return nil, err
+	}
+	return l.OpenDevice(0)
+})

@@ -73,9 +73,9 @@ func (g *topkFew) bound(most kernel.V) kernel.V {
 	best := g.words[0]
 	for i := range g.words {
 		if i == 0 { // no NaN
-			best = g.MapVec(func(w ...kernel.V) kernel.V { return g.MaxBF16(w[0], g.Int32(-0x7F0080)) }, best)
+			best = g.MapVec(func(w ...kernel.V) kernel.V { return g.MaxNumBF16(w[0], g.Int32(-0x7F0080)) }, best)
 		} else {
-			best = g.MapVec(func(w ...kernel.V) kernel.V { return g.MaxBF16(w[0], w[1]) }, g.words[i], best)
+			best = g.MapVec(func(w ...kernel.V) kernel.V { return g.MaxNumBF16(w[0], w[1]) }, g.words[i], best)
 		}
 	}
 	var keys []kernel.V

@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/kiln-project/kiln/ir"
+	"github.com/kiln-project/kiln/ir/eval"
+	"github.com/kiln-project/kiln/ir/num"
 )
 
 // rowWarps are ops without products, whose forms for all targets have code of their own
@@ -36,16 +38,28 @@ func TestRowsWarps(t *testing.T) {
 	}
 }
 
-// argmaxVectorCases are long rows that lie in vectors, with shards of one vector of each
-// lane and of several.
+// argmaxVectorCases are rows that lie in vectors, with batches of one vector of each
+// lane and of several, and groups with one batch and several.
 func argmaxVectorCases(c *cases) {
-	for _, s := range [][2]int{{2, 2056}, {1, 10000}, {3, 4100}} {
+	for _, s := range [][2]int{{3, 8}, {2, 2056}, {1, 10000}, {3, 4100}} {
 		for _, x := range hardLogits(c, s[0], s[1]) {
 			c.add(nil, x)
+			if s[1]%8 == 0 {
+				c.add(nil, c.rounded(x))
+			}
 		}
 	}
-	c.add(nil, c.f32(1, 256, 8196))
-	c.add(nil, c.bf16(1, 16, 16384*16+8))
+	c.add(nil, c.f32(1, 265, 8196))
+	c.add(nil, c.bf16(1, 20, 16384*8+8))
+}
+
+// rounded is x in bf16.
+func (c *cases) rounded(x *eval.Tensor) *eval.Tensor {
+	y := blank(c.t, ir.T(ir.BF16, intDims(x.Shape)...))
+	for i, v := range x.F {
+		y.F[i] = num.RoundBF16(v)
+	}
+	return y
 }
 
 // longScoresCases are long rows of entries, most of which are not there yet.

@@ -179,16 +179,22 @@ func TestWarpRowsAlone(t *testing.T) {
 	if onGPU != nil { // with all tiles of many rows
 		shapes = append(shapes, [3]int{300, 520, 4096}, [3]int{1000, 4096, 1024}, [3]int{513, 2100, 7168}, [3]int{512, 4096, 512})
 	}
-	for _, s := range shapes {
-		for _, name := range []string{"bf16", "w8", "w4"} {
-			t.Run(fmt.Sprintf("%s/%dx%dx%d", name, s[0], s[1], s[2]), func(t *testing.T) { rowsAlone(t, name, s[0], s[1], s[2]) })
+	chips := []string{"sm_90"}
+	if onGPU != nil { // TestGemm has those of warps together, of which simulated ones are slow
+		chips = append(chips, "sm_90a")
+	}
+	for _, chip := range chips {
+		for _, s := range shapes {
+			for _, name := range []string{"bf16", "w8", "w4"} {
+				t.Run(fmt.Sprintf("%s/%s/%dx%dx%d", chip, name, s[0], s[1], s[2]), func(t *testing.T) { rowsAlone(t, chip, name, s[0], s[1], s[2]) })
+			}
 		}
 	}
 }
 
 // rowsAlone compares some of the results of a product of rows x k and n x k with those of
 // fewer rows.
-func rowsAlone(t *testing.T, name string, rows, n, k int) {
+func rowsAlone(t *testing.T, chip, name string, rows, n, k int) {
 	c := &cases{batch: newBatch(t), r: rand.New(rand.NewPCG(7, 3))}
 	x := c.bf16(1, rows, k)
 	op, attrs, w := "block_linear", ir.A("act_block", 128), (*eval.Tensor)(nil)
@@ -207,10 +213,10 @@ func rowsAlone(t *testing.T, name string, rows, n, k int) {
 	c.batch.op(op, attrs, exact, few, w)
 	c.batch.op(op, attrs, exact, row(t, x, rows-1), w)
 	if recordOnly() {
-		load(t, "sm_90", c.graph())
+		load(t, chip, c.graph())
 		return
 	}
-	out := c.outputs("sm_90")
+	out := c.outputs(chip)
 	for i := range first + 1 {
 		at, got, of := i, "y1", i
 		if i == first {
@@ -227,15 +233,25 @@ func rowsAlone(t *testing.T, name string, rows, n, k int) {
 // that products have beside is right: several of them, side by side or at once.
 func TestGemm(t *testing.T) {
 	for i := range kernels.GemmTiles() {
+		chip := kernels.GemmTarget(i)
 		use := func(name string, f func(t *testing.T)) {
 			t.Run(fmt.Sprintf("%d/%s", i, name), func(t *testing.T) {
 				defer kernels.UseGemm(i)()
 				f(t)
 			})
 		}
-		for _, k := range []int{384, 1152} {
+		depths := []int{384, 1152}
+		if onGPU != nil {
+			depths = append(depths, 4096)
+		}
+		for _, k := range depths {
 			for _, name := range []string{"bf16", "w8"} {
-				use(fmt.Sprintf("%s/%d", name, k), func(t *testing.T) { rowsAlone(t, name, 65, 130, k) })
+				use(fmt.Sprintf("%s/%d", name, k), func(t *testing.T) { rowsAlone(t, chip, name, 65, 130, k) })
+			}
+		}
+		if onGPU != nil { // several blocks of tiles
+			for _, name := range []string{"bf16", "w8"} {
+				use(name+"/blocks", func(t *testing.T) { rowsAlone(t, chip, name, 4000, 300, 256) })
 			}
 		}
 		for _, op := range []string{"linear", "linear3", "grouped_linear", "block_linear", "split_linear", "expert"} {
@@ -265,7 +281,7 @@ func TestGemm(t *testing.T) {
 				if steps[op] != 0 {
 					c.limit[0] = limit{cos: steps[op]}
 				}
-				c.run("sm_90")
+				c.run(chip)
 			})
 		}
 	}
@@ -273,11 +289,11 @@ func TestGemm(t *testing.T) {
 
 // TestWarpHCAlone: the bits of a token's hyper-connections do not depend on the tokens
 // beside it, which decide how groups of the first launch go through them: 8 of a piece,
-// or 16 of two pieces after the other.
+// 32 or 64 of it, or 16 of two pieces after the other.
 func TestWarpHCAlone(t *testing.T) {
-	const streams, d, n = 4, 1024, 24
-	counts := []int{1, 35, 289}
-	const tokens = 289
+	const streams, d, n = 4, 2048, 24
+	const tokens = 257
+	counts := []int{1, 35, 129, tokens}
 	for _, op := range []string{"hc_pre", "hc_fused", "hc_fused_quant"} {
 		t.Run(op, func(t *testing.T) {
 			def, err := ir.Lookup(op)

@@ -43,6 +43,10 @@ type response struct {
 	Diags      []Diag
 }
 
+// keepMemory has glibc's malloc keep what a job has freed for the next one: giving it back
+// to the system and asking for it again took a tenth of the time.
+var keepMemory = []string{"MALLOC_TRIM_THRESHOLD_=1073741824", "MALLOC_TOP_PAD_=16777216", "MALLOC_MMAP_THRESHOLD_=1073741824"}
+
 // startTimeout is for a worker to load libLLVM, which takes 60 ms from a warm
 // disk.
 const startTimeout = 60 * time.Second
@@ -165,6 +169,7 @@ func startWorker(ctx context.Context, tc *Toolchain) (*worker, error) {
 	w := &worker{requests: in, responses: out, tap: newTap()}
 	w.cmd = exec.Command(argv[0], argv[1:]...)
 	// Messages have pipes of their own: LLVM may write to the standard ones.
+	w.cmd.Env = append(os.Environ(), keepMemory...)
 	w.cmd.ExtraFiles = []*os.File{childIn, childOut}
 	w.cmd.Stdout, w.cmd.Stderr = w.tap, w.tap
 	w.cmd.WaitDelay = killGrace

@@ -91,11 +91,13 @@ func number(s string) (int64, error) {
 }
 
 // MarshalText implements encoding.TextMarshaler.
-func (a Arg) MarshalText() ([]byte, error) {
+func (a Arg) MarshalText() ([]byte, error) { return a.append(nil), nil }
+
+func (a *Arg) append(b []byte) []byte {
 	if a.Mode == "" {
-		return strconv.AppendInt([]byte("i "), a.Int, 10), nil
+		return strconv.AppendInt(append(b, "i "...), a.Int, 10)
 	}
-	return a.Buf.append(append([]byte(a.Mode), ' ')), nil
+	return a.Buf.append(append(append(b, a.Mode...), ' '))
 }
 
 // UnmarshalText implements encoding.TextUnmarshaler.

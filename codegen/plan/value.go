@@ -25,9 +25,12 @@ func (v *Value) end() int64 { return v.Offset + v.Bytes }
 func (v *Value) holds(s Slice) bool { return v.Offset <= s.Offset && s.Offset+s.Bytes <= v.end() }
 
 // MarshalText implements encoding.TextMarshaler: "a+64:128 3..7 NAME".
-func (v Value) MarshalText() ([]byte, error) {
+func (v Value) MarshalText() ([]byte, error) { return v.append(nil), nil }
+
+func (v *Value) append(b []byte) []byte {
 	s := Slice{Space: Arena, Offset: v.Offset, Bytes: v.Bytes}
-	return fmt.Appendf(s.append(nil), " %d..%d %s", v.First, v.Last, v.Name), nil
+	b = append(integer(append(s.append(b), ' '), v.First), ".."...)
+	return append(append(integer(b, v.Last), ' '), v.Name...)
 }
 
 // UnmarshalText implements encoding.TextUnmarshaler. It takes only what

@@ -1,8 +1,10 @@
 package eval
 
 import (
+	"bytes"
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/kiln-project/kiln/ir"
 	"github.com/kiln-project/kiln/ir/num"
@@ -161,6 +163,13 @@ func FromI32(v []int32, shape ...int) (*Tensor, error) {
 		t.I[i] = int64(x)
 	}
 	return t, t.Check()
+}
+
+// SameBits compares types and elements, bit for bit; no tensor has the bits of nil.
+func (t *Tensor) SameBits(u *Tensor) bool {
+	bits := func(x, y float32) bool { return math.Float32bits(x) == math.Float32bits(y) }
+	return u != nil && t.Type().Equal(u.Type()) && slices.EqualFunc(t.F, u.F, bits) && slices.Equal(t.I, u.I) &&
+		bytes.Equal(t.Codes, u.Codes) && bytes.Equal(t.Scales, u.Scales)
 }
 
 // Clone is a deep copy.

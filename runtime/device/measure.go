@@ -145,15 +145,8 @@ func (m *Measurement) Whole(n int) (Samples, error) {
 func (m *Measurement) Step(n int, eager bool) (Samples, error) {
 	seq := m.whole
 	if eager {
-		r, ok := m.g.m.dev.(Replayer)
-		if !ok || !r.Graphs() {
-			return nil, fmt.Errorf("device %s runs launches one by one in any case", m.g.m.dev.Name())
-		}
-		r.SetGraphs(false)
 		var err error
-		seq, err = m.g.m.lib.Prepare(m.launches)
-		r.SetGraphs(true)
-		if err != nil {
+		if seq, err = m.oneByOne(); err != nil {
 			return nil, err
 		}
 	}
@@ -170,6 +163,47 @@ func (m *Measurement) Step(n int, eager bool) (Samples, error) {
 		err = errors.Join(err, seq.Close())
 	}
 	return out, err
+}
+
+// oneByOne are the launches without a graph.
+func (m *Measurement) oneByOne() (Sequence, error) {
+	r, ok := m.g.m.dev.(Replayer)
+	if !ok || !r.Graphs() {
+		return nil, fmt.Errorf("device %s runs launches one by one in any case", m.g.m.dev.Name())
+	}
+	r.SetGraphs(false)
+	seq, err := m.g.m.lib.Prepare(m.launches)
+	r.SetGraphs(true)
+	return seq, err
+}
+
+// Differs compares the results of a replay with those of launches one by one, and names
+// an output whose bits differ; "" if there is none. A step that begins where another of
+// the same inputs ended has to give the same results, as decode and prefill steps do.
+func (m *Measurement) Differs() (output string, err error) {
+	replayed, err := m.Run()
+	if err != nil {
+		return "", err
+	}
+	if err := m.write(); err != nil {
+		return "", err
+	}
+	seq, err := m.oneByOne()
+	if err != nil {
+		return "", err
+	}
+	err = seq.Run()
+	for i := range m.g.p.Outputs {
+		o := &m.g.p.Outputs[i]
+		var t *eval.Tensor
+		if err == nil {
+			t, err = m.g.get(o, m.st)
+		}
+		if err == nil && output == "" && !t.SameBits(replayed[o.Name]) {
+			output = o.Name
+		}
+	}
+	return output, errors.Join(err, seq.Close())
 }
 
 // sample times one run of a sequence. lead, if not nil, are the launches of the step

@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/kiln-project/kiln/codegen/plan"
 	"github.com/kiln-project/kiln/ir/eval"
 	"github.com/kiln-project/kiln/runtime/device"
 )
@@ -19,6 +20,8 @@ type timed struct {
 	*fake
 	now   time.Duration
 	eager bool
+	// broken: launches one by one do nothing.
+	broken bool
 }
 
 func (d *timed) Graphs() bool      { return !d.eager }
@@ -53,6 +56,9 @@ type timedSequence struct {
 
 func (l *timedLibrary) Prepare(list []device.Launch) (device.Sequence, error) {
 	each := map[bool]time.Duration{false: time.Microsecond, true: 2 * time.Microsecond}[l.d.eager]
+	if l.d.broken && l.d.eager {
+		list = nil
+	}
 	s, err := l.library.Prepare(list)
 	if err != nil {
 		return nil, err
@@ -70,16 +76,16 @@ func (s *timedSequence) Run() error {
 }
 
 // measured starts a measurement of the module's step on a device.
-func measured(t *testing.T, d device.Device, cold int64) (m *device.Measurement, st *device.State, closed func() error) {
+func measured(t *testing.T, d device.Device, mod *plan.Module, cold int64) (m *device.Measurement, st *device.State, closed func() error) {
 	t.Helper()
-	model, err := device.NewModel(d, []byte(code), module())
+	model, err := device.NewModel(d, []byte(code), mod)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := model.BindWeights(t.Context(), weights, nil); err != nil {
 		t.Fatal(err)
 	}
-	p := module().Plans[0]
+	p := mod.Plans[0]
 	g, err := model.Load(p)
 	if err != nil {
 		t.Fatal(err)
@@ -99,7 +105,7 @@ func TestMeasure(t *testing.T) {
 	for _, window := range []int{0, 1, 2, 64} {
 		for _, cold := range []int64{0, 100} {
 			d := &timed{fake: &fake{}}
-			m, st, closed := measured(t, d, cold)
+			m, st, closed := measured(t, d, module(), cold)
 			if len(m.Launches()) != 3 {
 				t.Errorf("%d launches", len(m.Launches()))
 			}
@@ -133,10 +139,31 @@ func TestMeasure(t *testing.T) {
 	}
 }
 
+// A replay whose results are not those of launches one by one is found.
+func TestMeasureDiffers(t *testing.T) {
+	mod := module() // without its pool, as y = 3 * x * w: a step that can be run again
+	p := mod.Plans[0]
+	p.Launches[2].Args[0].Buf = p.Launches[0].Args[2].Buf
+	p.Launches, p.Values = slices.Delete(p.Launches, 1, 2), slices.Clone(p.Values)
+	p.Values[2].First, p.Values[2].Last = 1, 2
+	for _, broken := range []bool{false, true} {
+		d := &timed{fake: &fake{}}
+		m, _, closed := measured(t, d, mod, 0)
+		d.broken = broken
+		want := map[bool]string{true: "y"}[broken]
+		if got, err := m.Differs(); err != nil || got != want {
+			t.Errorf("broken %v: output %q differs, error %v, want %q", broken, got, err, want)
+		}
+		if err := errors.Join(closed(), d.Close()); err != nil || d.left() != 0 {
+			t.Errorf("%d things are left, error %v", d.left(), err)
+		}
+	}
+}
+
 // Without a clock of its own the host's is taken, and there is one way to run launches.
 func TestMeasureByHost(t *testing.T) {
 	d := &fake{}
-	m, _, closed := measured(t, d, 0)
+	m, _, closed := measured(t, d, module(), 0)
 	if s, err := m.Step(3, false); err != nil || len(s) != 3 || slices.Min(s) <= 0 {
 		t.Errorf("steps %v, error %v", s, err)
 	}
@@ -155,7 +182,7 @@ func TestMeasureByHost(t *testing.T) {
 func TestMeasureFails(t *testing.T) {
 	for fail := 1; ; fail++ {
 		d := &fake{}
-		m, _, closed := measured(t, d, 10)
+		m, _, closed := measured(t, d, module(), 10)
 		d.fail = d.calls + fail
 		_, err := m.Each(1, 2, nil)
 		if d.failed == "" {

@@ -110,6 +110,7 @@ func (a *assembler) results() int {
 	return a.to.t.lanes()
 }
 
+// wgmmaText is a product of a warpgroup with A in memory or, four words, in registers.
 var wgmmaText = regexp.MustCompile(`^m64n(\d+)k16\.f32\.bf16\.bf16 \{([^}]*)\}, (?:(\w+), (\w+), (\w+), 1, 1, 0|\{([^}]*)\}, (\w+), (\w+), 1, 1), ([01])$`)
 
 func (a *assembler) statement(s string) (inst, error) {

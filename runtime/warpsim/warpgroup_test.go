@@ -72,6 +72,51 @@ func TestGroupProduct(t *testing.T) {
 	}
 }
 
+// Products whose A is in registers, added to sums, the second step before the first was
+// waited for.
+func TestGroupProductHeld(t *testing.T) {
+	const lanes, atB = 256, 0
+	a := func(row, k int) float32 { return float32((row*3+k)%8 - 3) }
+	got, err := launchOn(t, "sm_90a", groupPool, nil, lanes*4, func(k *kernel.K, b []*kernel.Buf) {
+		s := k.SharedPool(groupPool)
+		groupOperands(k, s)
+		k.FenceForMatrices()
+		k.Barrier()
+		row := k.Add(k.Mul(k.And(k.Wave(), k.Int(3)), k.Int(16)), k.LShr(k.WaveLane(), k.Int(2)))
+		word := func(row, col kernel.V) kernel.V {
+			of := func(c kernel.V) kernel.V {
+				i := k.And(k.Add(k.Mul(row, k.Int(3)), c), k.Int(7))
+				return k.Sub(k.Convert(i, kernel.F32), k.Float(3))
+			}
+			return k.PackBF16(of(col), of(k.Add(col, k.Int(1))))
+		}
+		held := func(step int) kernel.Vec {
+			col := k.Add(k.Mul(k.And(k.WaveLane(), k.Int(3)), k.Int(2)), k.Int(16*step))
+			lower, right := k.Add(row, k.Int(8)), k.Add(col, k.Int(8))
+			return k.MakeVec(word(row, col), word(lower, col), word(row, right), word(lower, right))
+		}
+		sums := k.MakeVec(k.Float(1), k.Float(2), k.Float(3), k.Float(4))
+		m := s.SharedMatrix(k.Int(atB), eightRows)
+		started := k.AddMoreMMA(k.AddGroupMMA([]kernel.Vec{sums}, []kernel.Vec{held(0)}, m, []int{0}), []kernel.Vec{held(1)}, m, []int{32})
+		b[0].StoreVec(k.Mul(k.Lane(), k.Int(4)), k.WaitGroupMMA(0, k.WaitEarlierMMA(started))[0][0])
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for lane := range lanes {
+		for e := range 4 {
+			row, col := lane/Warp%4*16+lane%Warp/4+e/2*8, lane%4*2+e%2
+			want := float32(1 + e)
+			for i := range 2 * groupDepth {
+				want += a(row, i) * groupElement(atB, col, i)
+			}
+			if have := got[4*lane+e]; have != want {
+				t.Fatalf("row %d, column %d: %v, want %v", row, col, have, want)
+			}
+		}
+	}
+}
+
 // What a product reads must have been fenced by its writers, before a barrier, and stay.
 func TestGroupRefused(t *testing.T) {
 	for _, tc := range []struct {

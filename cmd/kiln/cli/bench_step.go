@@ -102,6 +102,11 @@ func (b *bench) time(s benchPlan, m *rt.Measurement) (*benchStep, error) {
 	took := launched.Median()
 	r.launched(launched, b.report.Graphs != noGraphs)
 	if b.report.Graphs != noGraphs {
+		if differs, err := m.Differs(); err != nil {
+			return nil, err
+		} else if differs != "" {
+			return nil, &codedError{exitCheck, fmt.Errorf("a replay and launches one by one differ in %s", differs), fmt.Sprintf("kiln bench %s --overlap off: whether it is the overlap of kernels", b.path)}
+		}
 		eager, err := m.Step(steps, true)
 		if err != nil {
 			return nil, err

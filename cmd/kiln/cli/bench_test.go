@@ -25,7 +25,7 @@ func benchBundle(t *testing.T, targets string, args ...string) string {
 	dir := t.TempDir()
 	out := filepath.Join(dir, "tiny.kiln")
 	kiln(t, append([]string{"compile", "--model", tinyModel, "--target", targets, "--batch", "1,2", "--prefill", "16", "--max-seq", "128", "--speculate", "0",
-		"-o", out}, args...)...).ok(t)
+		plansOnly, "-o", out}, args...)...).ok(t)
 	return out
 }
 

@@ -54,6 +54,11 @@ func withoutNotes(stderr string) string { return noteForm.ReplaceAllString(stder
 // errorForm is all else that a failing command may write to standard error.
 var errorForm = regexp.MustCompile(`^kiln: [^\n]+\n(  try: [^\n]+\n)?$`)
 
+// plansOnly leaves out of a bundle what is beside the plans, in tests of what does not
+// depend on it: that takes as long to compile as they do. TestBundle and the tests of
+// startup_test.go compile it.
+const plansOnly = "--no-fallback"
+
 // onRef makes the oracle the device, whatever the default is.
 const onRef = "KILN_DEVICE=ref"
 

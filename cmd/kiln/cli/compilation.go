@@ -65,8 +65,8 @@ func (cn *compilation) target(t *target.Target, several bool) (bundle.Files, cod
 }
 
 // gcPercent is how much garbage a compilation lets lie, in percent of what it holds:
-// the process ends with it, and collecting took a fifth of its time.
-const gcPercent = 400
+// collecting takes as long as asking for more memory does beyond that.
+const gcPercent = 200
 
 // build makes a target's files, from the config on.
 func (cn *compilation) build(cc *codegen.Compiler, t *target.Target, o *observer) (bundle.Files, codegen.Stats, error) {

@@ -90,7 +90,7 @@ func TestBundle(t *testing.T) {
 		kiln(t, append(command, none)...).failed(t, exitFailed, "kiln: open "+filepath.Join(none, "manifest.json")+": no such file or directory\n  try: kiln compile --model ", " -o OTHER.kiln\n")
 	}
 	part := filepath.Join(dir, "part.kiln")
-	kiln(t, "compile", "--model", tinyModel, "--batch", "1", "--max-seq", "64", "--speculate", "0", "--layers", "2", "-o", part).ok(t)
+	kiln(t, "compile", "--model", tinyModel, "--batch", "1", "--max-seq", "64", "--speculate", "0", "--layers", "2", plansOnly, "-o", part).ok(t)
 	kiln(t, append(run, "--bundle", part)...).failed(t, exitRefused, "was compiled with layers 2, not 6")
 	kiln(t, "logits", "--model", tinyModel, "--bundle", b, "--ids", "1,2", "--prefill", "1", "--out", filepath.Join(dir, "x.safetensors")).failed(t, exitRefused, "taps none, not hidden")
 }
@@ -102,7 +102,7 @@ func TestHeadsOfBundles(t *testing.T) {
 	dir := t.TempDir()
 	compile := func(name string, args ...string) string {
 		b := filepath.Join(dir, name)
-		kiln(t, append([]string{"compile", "--model", tinyModel, "--batch", "1", "--prefill", "16", "--max-seq", "64", "--speculate", "0", "-o", b}, args...)...).ok(t)
+		kiln(t, append([]string{"compile", "--model", tinyModel, "--batch", "1", "--prefill", "16", "--max-seq", "64", "--speculate", "0", plansOnly, "-o", b}, args...)...).ok(t)
 		return b
 	}
 	logits, greedy, sample := compile("logits.kiln", "--taps", "hidden"), compile("greedy.kiln", "--taps", "hidden", "--head", "greedy"), compile("sample.kiln", "--taps", "hidden", "--head", "sample")
@@ -155,7 +155,7 @@ func TestBundleTargetIDs(t *testing.T) {
 	needGPU(t)
 	dir := t.TempDir()
 	b := filepath.Join(dir, "tiny.kiln")
-	kiln(t, "compile", "--model", tinyModel, "--layers", "1", "--batch", "1", "--prefill", "16", "--speculate", "0",
+	kiln(t, "compile", "--model", tinyModel, "--layers", "1", "--batch", "1", "--prefill", "16", "--speculate", "0", plansOnly,
 		"--target", "gfx950,gfx950:xnack-:sramecc+", "-o", b).ok(t)
 	names := []string{"gfx950", "gfx950:sramecc+:xnack-"}
 	var in bundleInspection
@@ -186,7 +186,7 @@ func TestCodeObjectVersion(t *testing.T) {
 	dir := t.TempDir()
 	b := filepath.Join(dir, "tiny.kiln")
 	compile := []string{"compile", "--model", tinyModel, "--cache-dir", filepath.Join(dir, "cache"), "--layers", "1", "--batch", "1", "--prefill", "16",
-		"--speculate", "0", "--target", "gfx950", "-o", b, "--json"}
+		"--speculate", "0", plansOnly, "--target", "gfx950", "-o", b, "--json"}
 	for _, tc := range []struct {
 		args      []string
 		want      int
@@ -226,7 +226,7 @@ func TestEmit(t *testing.T) {
 	needObjdump(t)
 	dir := t.TempDir()
 	b := filepath.Join(dir, "tiny.kiln")
-	compile := []string{"compile", "--model", tinyModel, "--target", "gfx950", "--layers", "1", "--batch", "1", "--prefill", "16", "--speculate", "0", "-o", b}
+	compile := []string{"compile", "--model", tinyModel, "--target", "gfx950", "--layers", "1", "--batch", "1", "--prefill", "16", "--speculate", "0", plansOnly, "-o", b}
 	kiln(t, append(compile, "--emit", "kir,asm")...).failed(t, exitUsage, `unknown form "asm"`)
 	kiln(t, compile...).ok(t)
 	kiln(t, "inspect", b, "--ll").failed(t, exitRefused, "has no gfx950/ir/ll/", "kiln compile --emit ll")

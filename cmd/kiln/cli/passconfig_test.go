@@ -17,7 +17,7 @@ func TestBundlePasses(t *testing.T) {
 	dir := t.TempDir()
 	compile := func(name string, args ...string) string {
 		b := filepath.Join(dir, name)
-		kiln(t, append([]string{"compile", "--model", tinyModel, "--layers", "1", "--batch", "1", "--prefill", "16", "--speculate", "0", "-o", b}, args...)...).ok(t)
+		kiln(t, append([]string{"compile", "--model", tinyModel, "--layers", "1", "--batch", "1", "--prefill", "16", "--speculate", "0", plansOnly, "-o", b}, args...)...).ok(t)
 		return b
 	}
 	plain := compile("plain.kiln", "--pipeline", "default")
@@ -43,7 +43,7 @@ func TestBundlePasses(t *testing.T) {
 	}
 
 	one := filepath.Join(dir, "x.kiln")
-	kiln(t, "compile", "--model", tinyModel, "--batch", "1", "--prefill", "16", "--speculate", "0", "--disable-pass", "cse", "-o", one).ok(t)
+	kiln(t, "compile", "--model", tinyModel, "--batch", "1", "--prefill", "16", "--speculate", "0", plansOnly, "--disable-pass", "cse", "-o", one).ok(t)
 	run := []string{"run", "--model", tinyModel, "--bundle", one, "--prompt-ids", "0,303", "--max-new-tokens", "1"}
 	kiln(t, run...).ok(t)
 	kiln(t, append(run, "--disable-pass", "cse")...).ok(t)

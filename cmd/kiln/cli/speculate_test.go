@@ -82,7 +82,7 @@ func TestRunSpeculateBundle(t *testing.T) {
 	needLLVM(t)
 	dir := t.TempDir()
 	b := filepath.Join(dir, "b.kiln")
-	kiln(t, "compile", "--model", tinyModel, "--batch", "2", "--prefill", "16", "--max-seq", "128", "--speculate", "2", "--set", "fuse-hc.max_tokens=3", "-o", b).ok(t)
+	kiln(t, "compile", "--model", tinyModel, "--batch", "2", "--prefill", "16", "--max-seq", "128", "--speculate", "2", plansOnly, "--set", "fuse-hc.max_tokens=3", "-o", b).ok(t)
 	run := []string{"run", "--model", tinyModel, "--bundle", b, "--device", "host", "--prompt", "func (b *Buffer) ", "--ignore-eos", "--max-new-tokens", "24", "--json"}
 	var plain runResult
 	kiln(t, run...).decode(t, &plain)

@@ -2,33 +2,22 @@ package devicetest
 
 import (
 	"context"
-	"fmt"
 	"os"
 	"testing"
 
 	"github.com/kiln-project/kiln/codegen"
 	"github.com/kiln-project/kiln/codegen/llvm"
+	"github.com/kiln-project/kiln/codegen/testcache"
 )
-
-// cache is that of all tests of a package: what several of them compile is compiled
-// once.
-var cache *codegen.Cache
 
 // Main is TestMain of a package whose tests compile.
 func Main(m *testing.M) {
 	llvm.MaybeServeWorker(os.Args)
-	dir, err := os.MkdirTemp("", "kiln-device-test-")
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	cache = codegen.OpenCache(dir)
-	code := m.Run()
-	os.RemoveAll(dir)
-	os.Exit(code)
+	os.Exit(m.Run())
 }
 
-// Compiler finds an LLVM or skips: no device can be tested without.
+// Compiler finds an LLVM or skips: no device can be tested without. What tests of any
+// package compile is compiled once.
 func Compiler(t testing.TB) *codegen.Compiler {
 	t.Helper()
 	tools, err := llvm.Find(context.Background(), llvm.FindOptions{})
@@ -40,5 +29,5 @@ func Compiler(t testing.TB) *codegen.Compiler {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { lc.Close() })
-	return &codegen.Compiler{Tools: tools, LLVM: lc, Cache: cache}
+	return &codegen.Compiler{Tools: tools, LLVM: lc, Cache: testcache.Open(t)}
 }
