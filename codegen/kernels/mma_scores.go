@@ -73,10 +73,11 @@ type warpScores struct {
 func (e *warpScores) eights() int { return ceilDiv(e.h, target.MMACols) }
 func (e *warpScores) runs() int   { return e.d / codeRun }
 
-// wide reports whether lanes read their codes of a row's piece in one vector.
+// wide reports whether lanes read their codes of a row's piece in one vector, and have
+// their scales in one word.
 func (e *warpScores) wide() bool {
 	f := e.keysAre
-	return e.d%keyPiece == 0 && (!f.Packed() || f.Dims == f.D && f.Block%target.ScaleBlock == 0)
+	return e.d%keyPiece == 0 && (!f.Packed() || f.Dims == f.D && (keyPiece%f.Block == 0 || f.Block%keyPiece == 0))
 }
 
 // runAt is the first of the lane's matrixRun elements of run i.
@@ -147,22 +148,24 @@ func (e *warpScores) queries(i, run int) kernel.Vec {
 	return e.shared.LoadVec(e.Mul(e.Add(e.WaveLane(), e.Int((i*e.runs()+run)*e.T.Wave)), e.Int(matrixRun)), matrixRun)
 }
 
-// fetch reads what the lane has of the row of a key, which it has if the row is none below
-// 0, as it lies in memory.
+// fetch reads what the lane has of the row of a key, as it lies in memory; of the first row
+// if there is no such key. Nothing is done with it here: that would wait for it.
 func (e *warpScores) fetch(row kernel.V) []kernel.Vec {
 	there := e.Cmp(kernel.GE, row, e.Int32(0))
 	r := matrixRowAt(e.K, e.keysAre, e.keys)
-	r.at, r.there = e.Mul(e.Convert(row, kernel.I64), e.Int(e.keysAre.Width())), &there
+	r.at = e.Select(there, e.Mul(e.Convert(row, kernel.I64), e.Int(e.keysAre.Width())), e.Int(0))
 	var out []kernel.Vec
-	switch f := e.keysAre; {
+	f := e.keysAre
+	if f.Packed() {
+		out = append(out, r.scales())
+	}
+	switch {
 	case f.Packed() && e.wide():
 		for i := range e.d / keyPiece {
 			at := e.Add(e.Mul(e.group, e.Int(target.ScaleBlock)), e.Int(i*keyPiece))
-			scale := e.Add(r.at, e.Add(e.UDiv(at, e.Int(f.Block)), e.Int(f.Scales())))
-			out = append(out, r.load(e.LShr(at, e.Int(1)), target.ScaleBlock/2), e.MakeVec(e.keys.Load(e.Select(there, scale, e.Int(0)))))
+			out = append(out, r.load(e.LShr(at, e.Int(1)), target.ScaleBlock/2))
 		}
 	case f.Packed():
-		out = append(out, r.scales())
 		for i := range e.runs() {
 			out = append(out, r.words(e.group, i))
 		}
@@ -186,10 +189,12 @@ func (e *warpScores) decode(rows [][]kernel.Vec) [][]kernel.Vec {
 		}
 		return list
 	}
-	apart := func(codes []kernel.Vec, scale func(key int) kernel.V) []kernel.Vec {
+	// apart decodes codes whose scales are number block, and further ones of the same word.
+	apart := func(codes []kernel.Vec, block int, further kernel.V) []kernel.Vec {
+		shift := e.Convert(e.Mul(e.Add(e.Int(block%4), further), e.Int(8)), kernel.I32)
 		var scales []kernel.V
-		for key := range codes {
-			scales = append(scales, scale(key))
+		for _, word := range both(0) {
+			scales = append(scales, e.And(e.LShr(e.At(word, block/4), shift), e.Int32(0xFF)))
 		}
 		return e.E2M1RowsApart(codes, scales)
 	}
@@ -199,17 +204,14 @@ func (e *warpScores) decode(rows [][]kernel.Vec) [][]kernel.Vec {
 			if i%each > 0 {
 				continue
 			}
-			scales := both(i/each*2 + 1)
-			for _, x := range apart(both(i/each*2), func(key int) kernel.V { return e.At(scales[key], 0) }) {
+			further := e.UDiv(e.Mul(e.group, e.Int(target.ScaleBlock)), e.Int(f.Block))
+			for _, x := range apart(both(i/each+1), i/each*keyPiece/f.Block, further) {
 				for j := range each {
 					out[i+j] = append(out[i+j], e.Part(x, j*matrixRun/2, matrixRun/2))
 				}
 			}
 		case f.Packed() && i*codeRun < f.Dims:
-			block := i * codeRun / f.Block
-			out[i] = apart(both(i+1), func(key int) kernel.V {
-				return e.And(e.LShr(e.At(rows[key][0], block/4), e.Int32(8*(block%4))), e.Int32(0xFF))
-			})
+			out[i] = apart(both(i+1), i*codeRun/f.Block, e.Int(0))
 		default:
 			at := i
 			if f.Packed() {

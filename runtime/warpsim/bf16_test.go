@@ -23,8 +23,8 @@ func TestBF16Pairs(t *testing.T) {
 			lo, hi := b[0].Load(k.Mul(i, k.Int(2))), b[0].Load(k.Add(k.Mul(i, k.Int(2)), k.Int(1)))
 			pair := k.PackBF16(lo, hi)
 			swapped := k.PackBF16(hi, k.Float(-1))
-			number := k.Select(k.Cmp(kernel.EQ, hi, hi), swapped, k.PackBF16(k.Float(-1), k.Float(-1))) // MaxBF16's second operand has no NaN
-			most := k.MaxBF16(pair, number)
+			number := k.Select(k.Cmp(kernel.EQ, hi, hi), swapped, k.PackBF16(k.Float(-1), k.Float(-1))) // MaxNumBF16's second operand has no NaN
+			most := k.MaxNumBF16(pair, number)
 			least := k.AtLeastBF16(pair, swapped)
 			relu := k.ReluBF16(lo, hi)
 			out := []kernel.V{
