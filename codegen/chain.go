@@ -23,10 +23,19 @@ const maxChain = 16
 // that are kept have users elsewhere. An op that reads a pool stays where it is: a
 // write may come before its user.
 func (l *lowerer) chain(ops []*ir.Op, kept map[*ir.Value]bool) {
-	users := map[*ir.Value][]*ir.Op{}
+	n := 0
+	for _, op := range ops {
+		n += len(op.Args)
+	}
+	users := make(map[*ir.Value][]*ir.Op, n)
+	firsts := make([]*ir.Op, n) // most values have one user: memory for that of all of them
 	for _, op := range ops {
 		for _, a := range op.Args {
-			users[a] = append(users[a], op)
+			list, ok := users[a]
+			if !ok {
+				list, firsts = firsts[:0:1], firsts[1:]
+			}
+			users[a] = append(list, op)
 		}
 	}
 	for _, op := range ops {

@@ -64,8 +64,8 @@ func (l *lowerer) joining(i int) joining {
 // join puts each launch that can be joined into the first one behind all that it needs.
 func (l *lowerer) join() {
 	l.reorder()
-	var list [][]int                            // launches, by their parts
-	wrote, used := map[int]int{}, map[int]int{} // by buffer: the last of list that did
+	var list [][]int                                                              // launches, by their parts
+	wrote, used := make(map[int]int, len(l.bufs)), make(map[int]int, len(l.bufs)) // by buffer: the last of list that did
 	for i := range l.launches {
 		first := 0 // of list, that the launch can be part of
 		for _, a := range l.args[i] {
@@ -191,7 +191,7 @@ func (l *lowerer) reorder() {
 // needs lists of each launch those before it that it must come after: what wrote that it
 // reads or writes, and what read that it writes.
 func (l *lowerer) needs() [][]int {
-	wrote, read := map[int]int{}, map[int][]int{} // by buffer: the last writer, and who read since
+	wrote, read := make(map[int]int, len(l.bufs)), make(map[int][]int, len(l.bufs)) // by buffer: the last writer, and who read since
 	out := make([][]int, len(l.launches))
 	for i := range l.launches {
 		need := func(j int) {

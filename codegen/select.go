@@ -25,7 +25,11 @@ func (u *Unit) SelectKernels(s *passes.Step) error {
 		return fmt.Errorf("graph @%s: symbols %s are not bound", g.Name, strings.Join(g.Syms, ", "))
 	}
 	l := u.lowerer()
-	*l = lowerer{u: u, bufs: l.bufs[:0], launches: l.launches[:0], args: l.args[:0], emitted: l.emitted[:0], requests: s.Bind["B"], set: s.Set, values: map[*ir.Value]value{}, written: map[*ir.Value]bool{}, inline: map[*ir.Op]*ir.Op{}, chains: map[*ir.Op]inlined{}, early: map[*ir.Op]*ir.Op{}, done: map[*ir.Op]bool{}}
+	*l = lowerer{
+		u: u, bufs: l.bufs[:0], launches: l.launches[:0], args: l.args[:0], emitted: l.emitted[:0], requests: s.Bind["B"], set: s.Set,
+		values: make(map[*ir.Value]value, len(g.Weights)+2*len(g.Ops)), written: make(map[*ir.Value]bool, len(g.Updates)),
+		inline: map[*ir.Op]*ir.Op{}, chains: map[*ir.Op]inlined{}, early: map[*ir.Op]*ir.Op{}, done: map[*ir.Op]bool{},
+	}
 	for _, up := range g.Updates {
 		l.written[up.State] = true
 	}

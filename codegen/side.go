@@ -198,9 +198,12 @@ type prober struct {
 
 // add lowers a probe, unless others run its kernels already.
 func (p *prober) add(from *probe) error {
-	g, op := from.graph, from.fused()
-	g.Name = fmt.Sprintf("probe.%d", len(p.graphs))
+	op := from.fused()
 	fail := func(err error) error { return fmt.Errorf("%s: %s: %w", op.Where(), op.Def.Name, err) }
+	g, err := probeGraph(fmt.Sprintf("probe.%d", len(p.graphs)), op)
+	if err != nil {
+		return fail(err)
+	}
 	step := &passes.Step{Graph: g, Bind: map[string]int{"B": from.requests}, Set: from.set}
 	if err := p.u.lower(step); err != nil {
 		return fail(err)

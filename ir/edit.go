@@ -65,7 +65,7 @@ func (e *Edit) Finish() (*Graph, error) {
 	for _, u := range e.from.Updates {
 		e.g.Updates = append(e.g.Updates, Update{e.Value(u.State), e.Value(u.Value), u.Pos})
 	}
-	used := map[*Value]bool{}
+	used := make(map[*Value]bool, len(e.g.Weights)+len(e.g.Ops))
 	for _, op := range e.g.Ops {
 		for _, a := range op.Args {
 			used[a] = true
