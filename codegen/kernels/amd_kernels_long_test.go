@@ -386,7 +386,7 @@ var amdBeyond = map[string]string{
 	"rms_norm_rope":    "coalescing: the packed rows that it stores, of 592 or 80 bytes, begin anywhere in a line",
 	"gate":             "coalescing: 24 bytes of a line are stored for a token's 6 ids, and for their weights, and some of them cross into the next",
 	"expert_route":     "coalescing: the lists of experts end anywhere in a line, and counts are single words",
-	"topk":             "both: what stands at the chosen entries is read in the order of the scores, 4 bytes of any line each; the steps of the sort between neighbours reach every other run of banks",
+	"topk_few":         "both: scores that are sorted, and what stands at their columns, are read at any columns, 2 and 4 bytes of a line each; lanes leave the columns of what they keep in LDS at places that others' counts make",
 }
 
 // beyond reports which bars a kernel misses.

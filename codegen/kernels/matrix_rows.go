@@ -70,31 +70,12 @@ func runElement(k *kernel.K, group kernel.V, i int) kernel.V {
 	return k.Add(k.Mul(group, k.Int(matrixRun)), k.Int(i*codeRun))
 }
 
-// runs are the lane's runs of matrixRun elements of the row.
-func (r matrixRow) runs(group kernel.V) []kernel.Vec {
-	scales := r.scales()
-	var out []kernel.Vec
-	for i := range r.format.D / codeRun {
-		out = append(out, r.run(group, i, scales))
-	}
-	return out
-}
-
 // scales are all scales of the row, if it is packed.
 func (r matrixRow) scales() kernel.Vec {
 	if !r.format.Packed() {
 		return kernel.Vec{}
 	}
 	return r.load(r.k.Int(r.format.Scales()), scaleBytes(r.format))
-}
-
-// run is run number i of the lane's.
-func (r matrixRow) run(group kernel.V, i int, scales kernel.Vec) kernel.Vec {
-	words := r.words(group, i)
-	if i >= r.codeRuns() {
-		return words
-	}
-	return r.decode(words, r.scaleOf(i, scales))
 }
 
 // words are those of run number i of the lane's, as they lie in memory.

@@ -87,12 +87,12 @@ func (s *laneSort) inWave(apart int) []kernel.V {
 
 // inMemory are the numbers of a lane of another wave.
 func (s *laneSort) inMemory(apart int) []kernel.V {
-	n := len(s.x)
-	at := func(lane kernel.V, j int) kernel.V { return s.Add(s.Mul(lane, s.Int(n)), s.Int(j)) }
-	step := 1 // how many lie in a vector
+	n, step := len(s.x), 1 // how many lie in a vector
 	if s.shared.Format() == ir.I32 {
 		step = min(4, n)
 	}
+	// Vectors of lanes beside each other lie beside each other: in banks of their own.
+	at := func(lane kernel.V, j int) kernel.V { return s.Add(s.Mul(lane, s.Int(step)), s.Int(j*s.T.Lanes)) }
 	s.Barrier() // the last readers are done
 	for j := 0; j < n; j += step {
 		if step == 1 {

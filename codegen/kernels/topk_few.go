@@ -228,8 +228,8 @@ func (g *topkFew) sorted(most kernel.V, room int) []kernel.V {
 	})
 	g.Barrier()
 	x := make([]kernel.V, room/g.T.Lanes)
-	for j := range x {
-		at := g.Add(g.Mul(g.Lane(), g.Int(len(x))), g.Int(j))
+	for j := range x { // in any order, as they are sorted
+		at := g.Add(g.Lane(), g.Int(j*g.T.Lanes))
 		there := g.Cmp(kernel.LT, g.Convert(at, kernel.I32), count.Get())
 		column := g.Var(g.Int32(0))
 		g.If(there, func() { column.Set(list.Load(at)) })
