@@ -160,9 +160,9 @@ func TestFaultsTurnGraphsOff(t *testing.T) {
 		t.Fatal(err)
 	}
 	for o, want := range map[PlanOptions]PlanOptions{
-		{}:                        {Graph: gpu.GraphOff, Build: gpu.BuildExplicit},
-		{Build: gpu.BuildCapture}: {Graph: gpu.GraphOff, Build: gpu.BuildExplicit},
-		{Graph: gpu.GraphOn}:      {Graph: gpu.GraphOn, Build: gpu.BuildExplicit},
+		{}:                        {Graph: gpu.GraphOff, Build: gpu.BuildExplicit, Overlap: gpu.OverlapAuto},
+		{Build: gpu.BuildCapture}: {Graph: gpu.GraphOff, Build: gpu.BuildExplicit, Overlap: gpu.OverlapAuto},
+		{Graph: gpu.GraphOn}:      {Graph: gpu.GraphOn, Build: gpu.BuildExplicit, Overlap: gpu.OverlapAuto},
 	} {
 		d, err := l.OpenDevice(0)
 		if err != nil {
