@@ -90,11 +90,10 @@ func Lower(m *Module, buckets []Bucket, b Backend) error {
 	return run(m, stage(Steps))
 }
 
-// LowerEach is Lower bucket by bucket, for callers that look at no step afterwards: m
-// has no Steps then. Only the graph of
-// one step is in memory at a time. Applications have the numbers, and remarks the order,
-// that Lower gives them. A module that someone listens to, and passes that need all steps
-// at once, are lowered as Lower does it.
+// LowerEach is Lower bucket by bucket, for callers that look at no step afterwards: m has
+// no Steps then. Only the graph of one step is in memory at a time. Applications have the
+// numbers, and remarks the order, that Lower gives them. A module that someone listens to,
+// and passes that need all steps at once, are lowered as Lower does it.
 func LowerEach(m *Module, buckets []Bucket, b Backend) error {
 	list := slices.DeleteFunc(stage(Steps), func(p *Pass) bool { return !m.Config.runs(p) })
 	if m.Config.Trace != nil || m.Config.VerifyEach || b == nil || slices.ContainsFunc(list, func(p *Pass) bool { return p.Module != nil && !p.Each }) {
@@ -102,6 +101,9 @@ func LowerEach(m *Module, buckets []Bucket, b Backend) error {
 	}
 	// Those that make graphs of graphs come first, and the graphs are verified then.
 	graphs := slices.IndexFunc(list, func(p *Pass) bool { return p.Module != nil && p.Name != bindName })
+	if graphs < 0 {
+		graphs = len(list)
+	}
 	first, remarks := m.applied, len(m.Remarks)
 	end := first
 	defer func() { m.Buckets, m.Steps, m.applied = buckets, nil, end }()
@@ -249,10 +251,7 @@ func (c *Context) apply(p *Pass, g *ir.Graph, step int) (*ir.Graph, error) {
 	start := time.Now()
 	out, err := protect(func() (*ir.Graph, error) { return p.Graph(c, g) })
 	e.Before, e.Took = g, time.Since(start)
-	if err == nil && out == nil {
-		err = verify(out)
-	}
-	if err == nil && out != g && !c.Module.unverified {
+	if err == nil && (out == nil || out != g && !c.Module.unverified) {
 		err = verify(out)
 	}
 	if err == nil && c.Module.Config.VerifyEach {
@@ -272,8 +271,8 @@ func (c *Context) apply(p *Pass, g *ir.Graph, step int) (*ir.Graph, error) {
 	return out, nil
 }
 
-// module runs a pass on the module. Of the passes on steps only bind makes graphs,
-// and verifies them itself.
+// module runs a pass on the module. Of the passes on steps only bind makes graphs: it
+// verifies them, or together does.
 func (c *Context) module(p *Pass) error {
 	e := Event{Pass: p, Step: -1, Given: c.Module.graphs()}
 	if e.N, e.Skipped = c.count(p); e.Skipped {

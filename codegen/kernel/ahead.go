@@ -9,7 +9,7 @@ import (
 // Launches of a graph on NVIDIA's GPUs overlap: a kernel begins while the last groups of
 // the one before are at work, and waits for their end before it touches memory (PTX ISA,
 // "griddepcontrol"; CUDA Programming Guide, "Programmatic Dependent Launch"). Each kernel
-// does so first of all, on every path. So the end of a launch means that all before it
+// does so before any access of memory, on every path. So the end of a launch means that all before it
 // have ended, whose results are to be seen then; a kernel that nothing overlaps with, or
 // that runs without a graph, has nothing to wait for.
 //
@@ -70,7 +70,8 @@ func (b *Buf) Prefetch(i V) {
 	k.assembler(types.Void, "prefetch.global.L2 [$0];", "l,~{memory}", b.vecAddress(i, types.I8))
 }
 
-// PrefetchRange asks for bytes from element i on, which is at the beginning of a line.
+// PrefetchRange asks for bytes from element i on. Where that is within a line, the last
+// line may be left out; none beyond the bytes is asked for.
 func (b *Buf) PrefetchRange(i, bytes V) {
 	k := b.k
 	from := b.At(i).Bytes()

@@ -65,9 +65,6 @@ type GroupChain struct {
 	A, B   V // SharedMatrix
 	Across bool
 	Steps  [][2]int // how many bytes further A and B of a step begin
-	// Rows, if there are any, are A instead, by step: of the warp's 16 rows what WarpMMA has
-	// of a.
-	Rows []Vec
 }
 
 // GroupSums are the sums of chains that a warpgroup has started to multiply.
@@ -88,19 +85,7 @@ func (k *K) StartGroupMMA(n int, chains ...GroupChain) GroupSums {
 	outs := perChain * len(chains)
 	var text strings.Builder
 	text.WriteString("{ .reg .pred add, set; .reg .b32 zero; .reg .b64 a, b; mov.b32 zero, 0; setp.ne.b32 set, zero, 0; setp.eq.b32 add, zero, 0; wgmma.fence.sync.aligned; ")
-	var args, rows []value.Value
-	for _, chain := range chains {
-		for _, x := range chain.Rows {
-			if x.t != I32 || x.n != 4 || len(chain.Rows) != len(chain.Steps) {
-				k.fail("%d steps of rows in registers, of %d %v; want %d of 4 words", len(chain.Rows), x.n, x.t, len(chain.Steps))
-				return GroupSums{}
-			}
-			for i := range x.n {
-				rows = append(rows, k.raw(k.At(x, i)))
-			}
-		}
-	}
-	word := outs + 2*len(chains) // the first argument of rows
+	var args []value.Value
 	for c, chain := range chains {
 		sums := make([]string, perChain)
 		for i := range sums {
@@ -116,22 +101,13 @@ func (k *K) StartGroupMMA(n int, chains ...GroupChain) GroupSums {
 				how = "set"
 			}
 			fmt.Fprintf(&text, "add.s64 a, $%d, %d; add.s64 b, $%d, %d; ", outs+2*c, s[0]>>4, outs+2*c+1, s[1]>>4)
-			a := "a, b, " + how + ", 1, 1, 0" // A as it lies
-			if len(chain.Rows) > 0 {
-				a = fmt.Sprintf("{$%d, $%d, $%d, $%d}, b, %s, 1, 1", word, word+1, word+2, word+3, how)
-				word += 4
-			}
-			fmt.Fprintf(&text, "wgmma.mma_async.sync.aligned.m64n%dk16.f32.bf16.bf16 {%s}, %s, %d; ", n, strings.Join(sums, ", "), a, across)
+			fmt.Fprintf(&text, "wgmma.mma_async.sync.aligned.m64n%dk16.f32.bf16.bf16 {%s}, a, b, %s, 1, 1, 0, %d; ", n, strings.Join(sums, ", "), how, across)
 		}
-		a := chain.A
-		if len(chain.Rows) > 0 {
-			a = k.Int(0)
-		}
-		args = append(args, k.raw(a), k.raw(chain.B))
+		args = append(args, k.raw(chain.A), k.raw(chain.B))
 	}
 	text.WriteString("wgmma.commit_group.sync.aligned; }")
-	constraints := strings.Repeat("=f,", outs) + strings.Repeat("l,", len(args)) + strings.Repeat("r,", len(rows)) + "~{memory}"
-	return GroupSums{chains: len(chains), sums: k.floats(outs, text.String(), constraints, append(args, rows...)), held: rows}
+	constraints := strings.Repeat("=f,", outs) + strings.Repeat("l,", len(args)) + "~{memory}"
+	return GroupSums{chains: len(chains), sums: k.floats(outs, text.String(), constraints, args)}
 }
 
 // AddGroupMMA starts to add to sums, of vectors of four for each eight columns as

@@ -28,7 +28,7 @@ const (
 	// argmaxBatch is how many vectors a lane has of a batch where rows have many batches,
 	// and argmaxGroups how many groups there are where they can: about one for each of an
 	// H200's processors. More groups with fewer batches take longer.
-	argmaxBatch, argmaxGroups = 8, 132
+	argmaxBatch, argmaxGroups = 8, h200Processors
 
 	// argmaxMostParts is how many parts of a row one warp joins.
 	argmaxMostParts = 128

@@ -20,7 +20,7 @@ const mostScaleBytes = 16 << 10
 // paired reports whether waves share chunks so.
 func (p *matrixProduct) paired() bool {
 	chunks := ceilDiv(p.depth, matrixChunk)
-	return p.byLines() && p.w == ir.F4E2M1 && chunks%matrixWaves == 0 && p.products*p.cols%2 == 0 &&
+	return p.byLines() && p.w == ir.F4E2M1 && !p.codes && chunks%matrixWaves == 0 && p.products*p.cols%2 == 0 &&
 		p.n%p.tileCols() == 0 && p.products*p.tileCols()*p.scaleCols() <= mostScaleBytes
 }
 
@@ -156,8 +156,5 @@ func (e *matrixEmitter) stagedScale(product, col int, chunk kernel.V) kernel.V {
 	row := e.Add(e.Mul(part, e.Int(target.MatrixTile)), e.sub)
 	word := e.Add(e.Mul(row, e.Int(e.scaleWords())), e.scalePlace(e.sub, chunk))
 	at := e.Add(e.Mul(word, e.Int(4)), e.group)
-	if e.scaledMFMA() != nil {
-		return e.scalesIn.Bytes().Load(at)
-	}
 	return e.scalesIn.As(ir.E8M0).Load(at)
 }

@@ -17,8 +17,11 @@ const (
 	longestRing     = 8
 )
 
-// processors is how many an H100 or H200 has; tests have fewer.
-var processors = 132
+// h200Processors is how many an H100 or H200 has.
+const h200Processors = 132
+
+// processors is how many there are; tests have fewer.
+var processors = h200Processors
 
 // tune chooses the tile and the stream of a product of m rows, of which there are groups
 // side by side; each of its groups reads so many rows of x.

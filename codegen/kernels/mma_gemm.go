@@ -57,7 +57,7 @@ var matrixTileTime = map[bool]gemmTime{true: {16, 14}, false: {12, 13}}
 var orderTime = struct{ launch, row float64 }{2, 15.0 / 4096}
 
 // gemmProcessors is how many an H200 has. A group has one for itself.
-const gemmProcessors = 132
+const gemmProcessors = h200Processors
 
 // of is the time for so many tiles.
 func (t gemmTime) of(tiles int) float64 {

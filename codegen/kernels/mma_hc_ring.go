@@ -12,7 +12,7 @@ import (
 const (
 	// ringFrom is how many groups there may be without a ring: about four for each of an
 	// H200's processors. With one there are about as many as processors, ringGroups.
-	ringFrom, ringGroups = 512, 132
+	ringFrom, ringGroups = 512, h200Processors
 
 	// ringPieces is how many pieces a group has, and ringStreams how many streams a warp.
 	ringPieces, ringStreams = 2, 2

@@ -15,9 +15,9 @@ import (
 // shared memory. A token has the row of sums that it has alone.
 
 const (
-	// wideGroups is how many groups there may be, one for each of an H200's processors, and
-	// wideFrom how many there would be more than without them.
-	wideGroups, wideFrom = 132, 3 * 132
+	// wideGroups is how many groups there may be, one for each processor, and wideFrom how
+	// many groups of eight tokens there must be more than.
+	wideGroups, wideFrom = h200Processors, 3 * h200Processors
 
 	// wideTiles is how many tiles a group has, and wideSides how many warps a tile, side by
 	// side.

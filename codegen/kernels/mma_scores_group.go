@@ -38,14 +38,15 @@ func (e *warpScores) shareRows(q *kernel.Buf) {
 
 // groupScores are scores of the lane's two keys, by a product of its warpgroup.
 func (e *warpScores) groupScores(keys [][]kernel.Vec) []kernel.V {
-	c := kernel.GroupChain{B: e.shared.SharedMatrix(e.Int(0), eightRows)}
+	var rows []kernel.Vec
+	var steps []int
 	for step := range e.d / e.unit.mma.K {
 		run, word := step/2, step%2*2
 		at := step * 2 * e.unit.mma.K
-		c.Steps = append(c.Steps, [2]int{0, at/blockBytes*e.groupRows() + at%blockBytes})
-		c.Rows = append(c.Rows, e.MakeVec(e.At(keys[run][0], word), e.At(keys[run][1], word), e.At(keys[run][0], word+1), e.At(keys[run][1], word+1)))
+		steps = append(steps, at/blockBytes*e.groupRows()+at%blockBytes)
+		rows = append(rows, e.MakeVec(e.At(keys[run][0], word), e.At(keys[run][1], word), e.At(keys[run][0], word+1), e.At(keys[run][1], word+1)))
 	}
-	sums := e.WaitGroupMMA(0, e.StartGroupMMA(e.eights()*target.MMACols, c))
+	sums := e.WaitGroupMMA(0, e.StartHeldMMA(e.eights()*target.MMACols, rows, e.shared.SharedMatrix(e.Int(0), eightRows), steps))
 	var weighted [][]kernel.V
 	for i, s := range sums[0] {
 		weighted = append(weighted, e.weigh(i, s))

@@ -194,7 +194,11 @@ func (c *callbacks) CuModuleLoadDataEx(to, image, count, names, values uintptr) 
 	text := strings.TrimPrefix(textAt(image), cubinHead)
 	kernels, err := parsePTX(text)
 	if err == nil {
-		*wordAt(to) = c.fake.put(&module{kernels: kernels, pools: pools(text), waits: waits(text)})
+		*wordAt(to) = c.fake.put(&module{
+			kernels: kernels,
+			pools:   entriesWhere(text, func(e object.PTXEntry) bool { return e.Pool }),
+			waits:   entriesWhere(text, func(e object.PTXEntry) bool { return e.Waits }),
+		})
 		return 0
 	}
 	writeLog(err, count, names, values)
@@ -275,30 +279,15 @@ var (
 	ptxParam = regexp.MustCompile(`^\.param\s+\.([a-z])([0-9]+)(?:\s+\.ptr\s+\.global\s+\.align\s+[0-9]+)?\s+\w+$`)
 )
 
-// waits are the kernels that wait for the launch before.
-func waits(text string) []string {
-	p, err := object.ReadPTX([]byte(text))
-	if err != nil {
-		return nil // such text is found elsewhere
-	}
-	var list []string
-	for _, e := range p.Entries {
-		if e.Waits {
-			list = append(list, e.Name)
-		}
-	}
-	return list
-}
-
-// pools are the kernels that use LDS which a launch adds.
-func pools(text string) []string {
+// entriesWhere are the names of the kernels in PTX text that something is true of.
+func entriesWhere(text string, is func(e object.PTXEntry) bool) []string {
 	p, err := object.ReadPTX([]byte(text))
 	if err != nil { // not all texts of tests are whole
 		return nil
 	}
 	var names []string
 	for _, e := range p.Entries {
-		if e.Pool {
+		if is(e) {
 			names = append(names, e.Name)
 		}
 	}
