@@ -9,9 +9,9 @@ import (
 // Launches of a graph on NVIDIA's GPUs overlap: a kernel begins while the last groups of
 // the one before are at work, and waits for their end before it touches memory (PTX ISA,
 // "griddepcontrol"; CUDA Programming Guide, "Programmatic Dependent Launch"). Each kernel
-// does so before any access of memory, on every path. So the end of a launch means that all before it
-// have ended, whose results are to be seen then; a kernel that nothing overlaps with, or
-// that runs without a graph, has nothing to wait for.
+// does so before any access of memory, on every path. So the end of a launch means that
+// all before it have ended, whose results are to be seen then; a kernel that nothing
+// overlaps with, or that runs without a graph, has nothing to wait for.
 //
 // What a kernel can do before is ask the L2 cache for memory. That yields no value, so
 // that it does not matter if a launch before still writes there.

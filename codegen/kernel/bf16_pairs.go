@@ -8,17 +8,27 @@ import (
 	"github.com/llir/llvm/ir/value"
 )
 
-// Comparisons of bf16 numbers, two to a word. NVIDIA's GPUs compare both at once; AMD's
-// have them as f32.
+// Numbers of bf16, two to a word. NVIDIA's GPUs compare both at once; AMD's have them as
+// f32.
 
-// halvesOf are the bf16 numbers of a word, as f32: the lower one first.
-func (k *K) halvesOf(word V) []V {
-	return []V{k.Bits(k.Shl(word, k.Int32(16))), k.Bits(k.And(word, k.Int32(-1<<16)))}
+// UnpackBF16 is the two bf16 numbers of a word as f32, the lower one first.
+func (k *K) UnpackBF16(word V) [2]V {
+	return [2]V{k.Bits(k.Shl(word, k.Int32(16))), k.Bits(k.And(word, k.Int32(-1<<16)))}
 }
 
 // pairOf is a word as two bf16 numbers.
 func (k *K) pairOf(word V) value.Value {
 	return k.b.NewBitCast(k.raw(word), types.NewVector(2, bfloat))
+}
+
+// MaxBF16 is the larger of each two bf16 numbers of words, or NaN if either is NaN; -0 is
+// below +0. NVIDIA GPUs only.
+func (k *K) MaxBF16(x, y V) V {
+	if !k.nvidia("maximum of two bf16") {
+		return x
+	}
+	p := k.pairOf(x)
+	return V{t: I32, v: k.b.NewBitCast(k.intrinsic("llvm.maximum."+mangle(p.Type()), p.Type(), p, k.pairOf(y)), types.I32)}
 }
 
 // MaxNumBF16 is the larger number of x and of y, in each half of the words. What is NaN
@@ -31,7 +41,7 @@ func (k *K) MaxNumBF16(x, y V) V {
 		p := k.pairOf(x)
 		return V{t: I32, v: k.b.NewBitCast(k.intrinsic("llvm.maxnum."+mangle(p.Type()), p.Type(), p, k.pairOf(y)), types.I32)}
 	}
-	a, b := k.halvesOf(x), k.halvesOf(y)
+	a, b := k.UnpackBF16(x), k.UnpackBF16(y)
 	return k.UpperHalves(k.Bits(k.Max(a[0], b[0])), k.Bits(k.Max(a[1], b[1])))
 }
 
@@ -49,7 +59,7 @@ func (k *K) AtLeastBF16(x, y V) []V {
 		}
 		return out
 	}
-	a, b := k.halvesOf(x), k.halvesOf(y)
+	a, b := k.UnpackBF16(x), k.UnpackBF16(y)
 	for i := range out {
 		out[i] = k.Cmp(GE, a[i], b[i])
 	}

@@ -45,19 +45,7 @@ func (k *K) ReluBF16(lo, hi V) V {
 // MulBF16 multiplies two bf16 numbers of a word with two others. GPUs with such numbers
 // only.
 func (k *K) MulBF16(x, y V) V {
-	pair := func(x V) value.Value { return k.b.NewBitCast(k.raw(x), types.NewVector(2, bfloat)) }
-	return V{t: I32, v: k.b.NewBitCast(k.b.NewFMul(pair(x), pair(y)), types.I32)}
-}
-
-// MaxBF16 is the larger of each two bf16 numbers of words, or NaN if either is NaN; -0 is
-// below +0. NVIDIA GPUs only.
-func (k *K) MaxBF16(x, y V) V {
-	if !k.nvidia("maximum of two bf16") {
-		return x
-	}
-	t := types.NewVector(2, bfloat)
-	pair := func(x V) value.Value { return k.b.NewBitCast(k.raw(x), t) }
-	return V{t: I32, v: k.b.NewBitCast(k.intrinsic("llvm.maximum.v2bf16", t, pair(x), pair(y)), types.I32)}
+	return V{t: I32, v: k.b.NewBitCast(k.b.NewFMul(k.pairOf(x), k.pairOf(y)), types.I32)}
 }
 
 // pow2BF16 is a word with 2^e twice.

@@ -187,7 +187,7 @@ func (s *argmaxScan) top(words []kernel.Vec) kernel.V {
 	if !narrow {
 		return tree[0]
 	}
-	halves := unpackBF16(s.K, tree[0])
+	halves := s.UnpackBF16(tree[0])
 	return s.MaxNaN(halves[0], halves[1])
 }
 

@@ -73,7 +73,7 @@ func loadRun(k *kernel.K, b *kernel.Buf, i kernel.V) []kernel.V {
 	for j := range x.Len() {
 		switch v := k.At(x, j); b.Format() {
 		case ir.BF16:
-			pair := unpackBF16(k, v)
+			pair := k.UnpackBF16(v)
 			out = append(out, pair[:]...)
 		case ir.F32:
 			out = append(out, k.Bits(v))

@@ -149,7 +149,7 @@ func (p *hcProduct) body(k *kernel.K, fn, parts *kernel.Buf, tokens kernel.V, st
 	square := k.Float(0)
 	for _, x := range xs {
 		for i := range x.Len() {
-			for _, v := range unpackBF16(k, k.At(x, i)) {
+			for _, v := range k.UnpackBF16(k.At(x, i)) {
 				square = k.FMA(v, v, square)
 			}
 		}
@@ -221,11 +221,6 @@ func (p *hcProduct) exchange(k *kernel.K, token, element kernel.V, streams func(
 		out[s] = shared.LoadVec(place(s, sub, k.Add(k.Mul(wave, k.Int(lanesPerRow)), group)), matrixRun)
 	}
 	return out
-}
-
-// unpackBF16 is the two bf16 numbers of a word as f32.
-func unpackBF16(k *kernel.K, word kernel.V) [2]kernel.V {
-	return [2]kernel.V{k.Bits(k.Shl(word, k.Int32(16))), k.Bits(k.And(word, k.Int32(-1<<16)))}
 }
 
 // twoBF16 splits f32 numbers, given by their bits, into two bf16 each, two to a word:
@@ -410,10 +405,10 @@ func (p *hcProduct) post(k *kernel.K, in []*kernel.Buf, token, element kernel.V)
 	post, comb := factors(in[2], c), factors(in[3], c*c)
 	words := make([][]kernel.V, c)
 	for i := range x.Len() {
-		v := unpackBF16(k, k.At(x, i))
+		v := k.UnpackBF16(k.At(x, i))
 		pairs := make([][2]kernel.V, c)
 		for s := range h {
-			pairs[s] = unpackBF16(k, k.At(h[s], i))
+			pairs[s] = k.UnpackBF16(k.At(h[s], i))
 		}
 		for j := range c {
 			var new [2]kernel.V

@@ -189,9 +189,9 @@ func (w *hcWarps) make(r hcRead) []kernel.Vec {
 	c := w.p.c
 	words := make([][]kernel.V, len(r.factors))
 	for i := range r.x.Len() {
-		x, pairs := unpackBF16(w.K, w.At(r.x, i)), make([][2]kernel.V, c)
+		x, pairs := w.UnpackBF16(w.At(r.x, i)), make([][2]kernel.V, c)
 		for s := range pairs {
-			pairs[s] = unpackBF16(w.K, w.At(r.h[s], i))
+			pairs[s] = w.UnpackBF16(w.At(r.h[s], i))
 		}
 		for j, f := range r.factors {
 			var new [2]kernel.V

@@ -163,7 +163,7 @@ func (m *hcMix) row(token kernel.V) {
 		for word := range streams[i][0].Len() {
 			pairs := make([][2]kernel.V, p.c)
 			for s := range pairs {
-				pairs[s] = unpackBF16(m.K, m.At(streams[i][s], word))
+				pairs[s] = m.UnpackBF16(m.At(streams[i][s], word))
 			}
 			var y [2]kernel.V
 			for j := range y {
@@ -172,7 +172,7 @@ func (m *hcMix) row(token kernel.V) {
 					y[j] = m.FMA(pre[s], pairs[s][j], y[j])
 				}
 			}
-			y = unpackBF16(m.K, m.PackBF16(y[0], y[1]))
+			y = m.UnpackBF16(m.PackBF16(y[0], y[1]))
 			rows[i] = append(rows[i], y[:]...)
 			square := m.FMA(y[1], y[1], m.Mul(y[0], y[0]))
 			if p.d%(m.T.Lanes*matrixRun) != 0 {
@@ -190,7 +190,7 @@ func (m *hcMix) row(token kernel.V) {
 	r := m.FastRsqrt(m.FMA(m.sumOfLanes(sumByPairs(m.K, squares)), m.Float(1/float64(p.d)), m.Float(m.rmsEps)))
 	for i, row := range rows {
 		for word := range gains[i].Len() {
-			for j, w := range unpackBF16(m.K, m.At(gains[i], word)) {
+			for j, w := range m.UnpackBF16(m.At(gains[i], word)) {
 				e := 2*word + j
 				row[e] = m.RoundBF16(m.Mul(w, m.Mul(row[e], r)))
 			}
