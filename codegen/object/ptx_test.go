@@ -136,6 +136,9 @@ func TestPTXWaits(t *testing.T) {
 		{"behind parameters and prefetches", "\tld.param.b64 %rd1, [f_param_0];\n\tprefetch.global.L2 [%rd1];\n" + wait, true},
 		{"behind a loop", "$L1:\n\tprefetch.global.L2 [%rd1];\n\t@%p1 bra $L1;\n\t@%p2 bra $L2;\n\tadd.s64 %rd1, %rd1, 128;\n$L2:\n" + wait, true},
 		{"on one path", "\t@%p1 bra $L1;\n" + wait + "$L1:\n\tld.global.b32 %r1, [%rd1];\n", false},
+		{"with a predicate", "\t@%p1 griddepcontrol.wait;\n\tld.global.b32 %r1, [%rd1];\n", false},
+		{"with a predicate, and then without", "\t@%p1 griddepcontrol.wait;\n" + wait + "\tld.global.b32 %r1, [%rd1];\n", true},
+		{"by another name", "\tgriddepcontrol.wait_x;\n\tret;\n", false},
 		{"in a comment", "\t// griddepcontrol.wait;\n\tret;\n", false},
 	} {
 		p, err := ReadPTX([]byte(".version 7.8\n.target sm_90\n.address_size 64\n.visible .entry f(.param .u64 f_param_0)\n{\n" + c.body + "\tret;\n}\n"))

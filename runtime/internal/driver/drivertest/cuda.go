@@ -194,11 +194,18 @@ func (c *callbacks) CuModuleLoadDataEx(to, image, count, names, values uintptr) 
 	text := strings.TrimPrefix(textAt(image), cubinHead)
 	kernels, err := parsePTX(text)
 	if err == nil {
-		*wordAt(to) = c.fake.put(&module{
-			kernels: kernels,
-			pools:   entriesWhere(text, func(e object.PTXEntry) bool { return e.Pool }),
-			waits:   entriesWhere(text, func(e object.PTXEntry) bool { return e.Waits }),
-		})
+		m := &module{kernels: kernels}
+		if p, err := object.ReadPTX([]byte(text)); err == nil { // not all texts of tests are whole
+			for _, e := range p.Entries {
+				if e.Pool {
+					m.pools = append(m.pools, e.Name)
+				}
+				if e.Waits {
+					m.waits = append(m.waits, e.Name)
+				}
+			}
+		}
+		*wordAt(to) = c.fake.put(m)
 		return 0
 	}
 	writeLog(err, count, names, values)
@@ -278,21 +285,6 @@ var (
 	ptxEntry = regexp.MustCompile(`\.entry\s+(\w+)\s*\(([^)]*)\)`)
 	ptxParam = regexp.MustCompile(`^\.param\s+\.([a-z])([0-9]+)(?:\s+\.ptr\s+\.global\s+\.align\s+[0-9]+)?\s+\w+$`)
 )
-
-// entriesWhere are the names of the kernels in PTX text that something is true of.
-func entriesWhere(text string, is func(e object.PTXEntry) bool) []string {
-	p, err := object.ReadPTX([]byte(text))
-	if err != nil { // not all texts of tests are whole
-		return nil
-	}
-	var names []string
-	for _, e := range p.Entries {
-		if is(e) {
-			names = append(names, e.Name)
-		}
-	}
-	return names
-}
 
 // parsePTX reads the signatures of the kernels in PTX text.
 func parsePTX(text string) ([]object.Kernel, error) {
