@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"runtime"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
@@ -46,6 +47,7 @@ func mergedIR(ks []*codegen.Kernel) string {
 
 func TestMain(m *testing.M) {
 	llvm.MaybeServeWorker(os.Args)
+	debug.SetGCPercent(400) // code of simulated machines is many small objects, and collecting took a third of the time
 	code := m.Run()
 	if shared.llvm != nil {
 		shared.llvm.Close()

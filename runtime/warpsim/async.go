@@ -1,9 +1,6 @@
 package warpsim
 
-import (
-	"bytes"
-	"fmt"
-)
+import "fmt"
 
 // Copies to shared memory that go on while lanes work. What they bring is there when
 // the lane has waited for it; until then nobody may touch where it goes.
@@ -13,7 +10,7 @@ const copyBytes = 16
 // copied is a copy under way.
 type copied struct {
 	to   uint64
-	data []byte
+	data [copyBytes]byte
 }
 
 // copy starts one.
@@ -36,7 +33,7 @@ func (w *warp) copy(lane int, to, from uint64) error {
 		w.copies[lane] = [][]copied{nil}
 	}
 	last := &w.copies[lane][len(w.copies[lane])-1]
-	*last = append(*last, copied{to, bytes.Clone(src)})
+	*last = append(*last, copied{to, [copyBytes]byte(src)})
 	return nil
 }
 
@@ -56,7 +53,7 @@ func (w *warp) wait(lane, n int) error {
 			if err != nil {
 				return err
 			}
-			copy(b, c.data)
+			copy(b, c.data[:])
 			for i := range touched {
 				w.writes++
 				touched[i].copying, touched[i].wrote, touched[i].order = false, w.phase, w.writes

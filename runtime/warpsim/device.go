@@ -132,9 +132,9 @@ func (l *library) run(x *device.Launch) error {
 		}
 		buffers = append(buffers, buffer{a.Address, b, a.Mode != plan.Read})
 	}
+	g := group{kernel: k, buffers: buffers}
 	for id := range x.Grid {
-		g := group{kernel: k, id: id, buffers: buffers}
-		if err := g.run(x.Block, x.Shared, args); err != nil {
+		if err := g.run(id, x.Block, x.Shared, args); err != nil {
 			return err
 		}
 	}

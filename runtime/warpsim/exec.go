@@ -21,10 +21,11 @@ type group struct {
 	buffers []buffer
 	hit     int // the buffer that was touched last
 	lds     local
-	pool    local // given by the launch
-	phase   int   // barriers that the group has passed
-	writes  int   // to shared memory
-	fences  []int // by lane: how many writes there were when it fenced last
+	pool    local   // given by the launch
+	phase   int32   // barriers that the group has passed
+	writes  int32   // to shared memory
+	fences  []int32 // by lane: how many writes there were when it fenced last
+	warps   []*warp
 }
 
 // local is shared memory.
@@ -37,17 +38,23 @@ type local struct {
 // nothing narrower there but in vectors.
 const touchBytes = 2
 
-func newLocal(bytes int) local {
-	return local{make([]byte, bytes), make([]touch, (bytes+touchBytes-1)/touchBytes)}
+// untouched is such memory as a group finds it, in place of what l was.
+func (l local) untouched(bytes int) local {
+	if len(l.bytes) != bytes {
+		return local{make([]byte, bytes), make([]touch, (bytes+touchBytes-1)/touchBytes)}
+	}
+	clear(l.bytes)
+	clear(l.touched)
+	return l
 }
 
 // touch is who wrote or read touchBytes of shared memory last, and before which barrier.
 type touch struct {
+	wrote, wasReadAt int32 // phases
+	order            int32 // of the writes of a group
+	writer, reader   int16 // lanes of the group; reader many: more than one
 	written          bool
 	copying          bool // writer has not waited for its copy
-	writer, reader   int  // lanes of the group; reader many: more than one
-	wrote, wasReadAt int  // phases
-	order            int  // of the writes of a group
 }
 
 const many = -1
@@ -68,7 +75,15 @@ type warp struct {
 	products [][]asyncRead
 	// registers are those of assembler that runs.
 	registers map[string]*[Warp]uint64
+	arriving  []arrival
 	resume
+}
+
+// arrival is what a lane's phi becomes.
+type arrival struct {
+	to      operand
+	lane, i int
+	x       uint64
 }
 
 // resume is where a warp goes on behind a barrier.
@@ -78,12 +93,22 @@ type resume struct {
 	mask  uint32
 }
 
-// run runs a group to its end. Warps take turns, in another order after each barrier.
-func (g *group) run(lanes, pool int, args []uint64) error {
-	g.lds, g.pool, g.fences = newLocal(g.kernel.shared), newLocal(pool), make([]int, lanes)
-	warps := make([]*warp, lanes/Warp)
-	for i := range warps {
-		w := &warp{group: g, first: i * Warp, slots: make([]uint64, g.kernel.slots*Warp)}
+// run runs the group with that number to its end. Warps take turns, in another order
+// after each barrier. What the group before left is used again: all but the numbers of the
+// program, which are written before they are read, as SSA has it.
+func (g *group) run(id, lanes, pool int, args []uint64) error {
+	g.id, g.writes = id, 0
+	g.lds, g.pool = g.lds.untouched(g.kernel.shared), g.pool.untouched(pool)
+	if g.warps == nil {
+		g.fences, g.warps = make([]int32, lanes), make([]*warp, lanes/Warp)
+		for i := range g.warps {
+			g.warps[i] = &warp{slots: make([]uint64, g.kernel.slots*Warp)}
+		}
+	}
+	clear(g.fences)
+	warps := g.warps
+	for i, w := range warps {
+		*w = warp{group: g, first: i * Warp, slots: w.slots, arriving: w.arriving[:0]}
 		for j, slot := range g.kernel.params {
 			for lane := range Warp {
 				w.slots[slot*Warp+lane] = args[j]
@@ -92,7 +117,6 @@ func (g *group) run(lanes, pool int, args []uint64) error {
 		for lane := range Warp {
 			w.at[lane] = g.kernel.blocks[0]
 		}
-		warps[i] = w
 	}
 	for g.phase = 1; ; g.phase++ {
 		waiting := 0
@@ -165,21 +189,16 @@ func (w *warp) pick() bool {
 		}
 	}
 	// All phis of a block take their values at once.
-	type set struct {
-		to      operand
-		lane, i int
-		x       uint64
-	}
-	var sets []set
+	w.arriving = w.arriving[:0]
 	for _, p := range w.block.phis {
 		for lane := range lanesOf(w.mask) {
 			o := p.from[w.from[lane]]
 			for i := range p.to.t.lanes() {
-				sets = append(sets, set{p.to, lane, i, o.get(w, lane, i)})
+				w.arriving = append(w.arriving, arrival{p.to, lane, i, o.get(w, lane, i)})
 			}
 		}
 	}
-	for _, s := range sets {
+	for _, s := range w.arriving {
 		s.to.set(w, s.lane, s.i, s.x)
 	}
 	return true
@@ -267,7 +286,8 @@ func (w *warp) local(address uint64, n, lane int) ([]byte, []touch, error) {
 	return m.bytes[at : at+uint64(n)], m.touched[at/touchBytes : (at+uint64(n)+touchBytes-1)/touchBytes], nil
 }
 
-func (w *warp) touch(t *touch, lane int, write bool) error {
+func (w *warp) touch(t *touch, l int, write bool) error {
+	lane := int16(l)
 	if t.copying {
 		return fmt.Errorf("lane %d touches what lane %d copies and has not waited for", lane, t.writer)
 	}

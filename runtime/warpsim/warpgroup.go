@@ -26,7 +26,7 @@ func (w *warp) fence(lane int) {
 // asyncRead is a word that a product under way reads, and its last write then.
 type asyncRead struct {
 	of    *touch
-	order int
+	order int32
 }
 
 // waitProducts ends all groups of products but the last n.
