@@ -10,42 +10,11 @@ import (
 	"testing"
 
 	"golang.org/x/tools/go/analysis"
-	"golang.org/x/tools/go/analysis/checker"
-	"golang.org/x/tools/go/packages"
 )
 
 func TestValid(t *testing.T) {
 	if err := analysis.Validate(analyzers); err != nil {
 		t.Error(err)
-	}
-}
-
-// The repository keeps its own rules, in its tests too.
-func TestRepository(t *testing.T) {
-	pkgs, err := packages.Load(&packages.Config{
-		Mode:       packages.LoadSyntax | packages.NeedModule,
-		Dir:        "../..",
-		BuildFlags: []string{"-tags=long"},
-		Tests:      true,
-	}, "./...")
-	if err != nil {
-		t.Fatal(err)
-	}
-	// A load that finds nothing would pass everything.
-	if len(pkgs) < 20 || packages.PrintErrors(pkgs) != 0 {
-		t.Fatalf("%d packages were loaded, or with errors", len(pkgs))
-	}
-	graph, err := checker.Analyze(analyzers, pkgs, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, act := range graph.Roots {
-		if act.Err != nil {
-			t.Errorf("%s: %v", act, act.Err)
-		}
-		for _, d := range act.Diagnostics {
-			t.Errorf("%s: %s: %s", act.Package.Fset.Position(d.Pos), act.Analyzer.Name, d.Message)
-		}
 	}
 }
 
