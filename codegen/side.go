@@ -147,12 +147,13 @@ type probe struct {
 // the values of their operands the one of the smallest step, of these the first. at says
 // where in the list one with a key is.
 func findProbes(s *passes.Step, step int, list []probe, at map[string]int) ([]probe, error) {
+	var key []byte
 	for i, op := range s.Graph.Ops {
 		if op.Def.FusedBy == "" {
 			continue
 		}
-		key := probeKey(op)
-		j, ok := at[key]
+		key = appendProbeKey(key[:0], op)
+		j, ok := at[string(key)]
 		if ok && rowsOf(s) >= list[j].rows {
 			continue
 		}
@@ -162,7 +163,7 @@ func findProbes(s *passes.Step, step int, list []probe, at map[string]int) ([]pr
 		}
 		p := probe{g, step, i, rowsOf(s), s.Bind["B"], s.Set}
 		if !ok {
-			at[key], list = len(list), append(list, p)
+			at[string(key)], list = len(list), append(list, p)
 		} else {
 			list[j] = p
 		}
@@ -262,10 +263,10 @@ func probeOperands(b *ir.Builder, op *ir.Op) []*ir.Value {
 	return args
 }
 
-// probeKey tells fused ops apart: those with one key differ in nothing but the values of
-// their operands.
-func probeKey(op *ir.Op) string {
-	return op.Signature(func(i int) string {
+// appendProbeKey tells fused ops apart: those with one key differ in nothing but the
+// values of their operands.
+func appendProbeKey(b []byte, op *ir.Op) []byte {
+	return op.AppendSignature(b, func(i int) string {
 		if op.Args[i].Kind == ir.WeightValue {
 			return " weight"
 		}

@@ -38,7 +38,8 @@ type Unit struct {
 	key     []byte // of the kernel or op that is looked up
 	encode  bool   // plans are not kept in the module but in plans, as they are written
 	plans   [][]byte
-	text    []byte                    // of the plan that is encoded
+	text    []byte // of the plan that is encoded
+	arena   arena
 	made    *madeKernels              // of several units; nil: of this one alone
 	spare   *lowerer                  // of a step whose plan was encoded: its lists are used again
 	steps   map[*passes.Step]*lowerer // between select-kernels and plan-memory
