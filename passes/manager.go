@@ -90,45 +90,6 @@ func Lower(m *Module, buckets []Bucket, b Backend) error {
 	return run(m, stage(Steps))
 }
 
-// LowerEach is Lower bucket by bucket, for callers that look at no step afterwards: m has
-// no Steps then. Only the graph of one step is in memory at a time. Applications have the
-// numbers, and remarks the order, that Lower gives them. A module that someone listens to,
-// and passes that need all steps at once, are lowered as Lower does it.
-func LowerEach(m *Module, buckets []Bucket, b Backend) error {
-	list := slices.DeleteFunc(stage(Steps), func(p *Pass) bool { return !m.Config.runs(p) })
-	if m.Config.Trace != nil || m.Config.VerifyEach || b == nil || slices.ContainsFunc(list, func(p *Pass) bool { return p.Module != nil && !p.Each }) {
-		return Lower(m, buckets, b)
-	}
-	// Those that make graphs of graphs come first, and the graphs are verified then.
-	graphs := slices.IndexFunc(list, func(p *Pass) bool { return p.Module != nil && p.Name != bindName })
-	if graphs < 0 {
-		graphs = len(list)
-	}
-	first, remarks := m.applied, len(m.Remarks)
-	end := first
-	defer func() { m.Buckets, m.Steps, m.applied = buckets, nil, end }()
-	m.Backend = b
-	for i := range buckets {
-		m.Buckets, m.Steps, m.bucket, m.of = buckets[i:i+1], nil, i, len(buckets)
-		m.applied = first
-		err := together(m, list[:graphs])
-		if err == nil {
-			err = run(m, list[graphs:])
-		}
-		m.bucket, m.of = 0, 0
-		if err != nil {
-			return err
-		}
-		end = m.applied
-	}
-	at := map[string]int{}
-	for i, p := range list {
-		at[p.Name] = i
-	}
-	slices.SortStableFunc(m.Remarks[remarks:], func(a, b Remark) int { return at[a.Pass] - at[b.Pass] })
-	return nil
-}
-
 // Optimize applies the passes on steps that make graphs of graphs: those before
 // select-kernels. Without buckets the steps are the entries as they are, and what
 // needs a number that a symbol stands for does not apply.
