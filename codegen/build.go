@@ -139,7 +139,8 @@ func (c *Compiler) build(ctx context.Context, key string, t *target.Target, m *p
 	c, ahead := c.startAhead(ctx, t)
 	defer ahead.end()
 	u := c.unit(ctx, t)
-	u.encode, u.made = true, &madeKernels{ahead: ahead, list: map[string]madeKernel{}}
+	u.encode, u.made = true, startKernels(ahead)
+	defer u.made.end()
 	// What is beside the plans is lowered from the same steps on another core. Most of its
 	// kernels are those of the plans.
 	steps := make(chan *passes.Step, stepsAhead)

@@ -21,8 +21,8 @@ func (u *Unit) PlanMemory(s *passes.Step) error {
 		return fmt.Errorf("graph @%s: no kernels are selected", s.Graph.Name)
 	}
 	delete(u.steps, s)
-	if err := l.build(); err != nil {
-		return fmt.Errorf("graph @%s: %w", s.Graph.Name, err)
+	if err := l.build(s.Graph.Name); err != nil {
+		return err
 	}
 	p := &plan.Plan{Entry: s.Graph.Name, Binding: []plan.Binding{}, States: []int{}}
 	for _, sym := range slices.Sorted(maps.Keys(s.Bind)) {

@@ -25,7 +25,7 @@ func (u *Unit) SelectKernels(s *passes.Step) error {
 		return fmt.Errorf("graph @%s: symbols %s are not bound", g.Name, strings.Join(g.Syms, ", "))
 	}
 	l := u.lowerer()
-	*l = lowerer{
+	l = &lowerer{ // kernels of the earlier step may be in the making: its maps stay
 		u: u, bufs: l.bufs[:0], launches: l.launches[:0], args: l.args[:0], emitted: l.emitted[:0], requests: s.Bind["B"], set: s.Set,
 		values: make(map[*ir.Value]value, len(g.Weights)+2*len(g.Ops)), written: make(map[*ir.Value]bool, len(g.Updates)),
 		inline: map[*ir.Op]*ir.Op{}, chains: map[*ir.Op]inlined{}, early: map[*ir.Op]*ir.Op{}, done: map[*ir.Op]bool{},
@@ -425,13 +425,16 @@ func (l *lowerer) Launch(k kernels.Launch) {
 	l.emitted = append(l.emitted, emitted{k, l.form, l.rejected})
 }
 
-// build makes the kernels of the launches.
-func (l *lowerer) build() error {
+// build makes the kernels of the launches, or has them made.
+func (l *lowerer) build(graph string) error {
 	for i := range l.launches {
 		e, p := &l.emitted[i], &l.launches[i]
 		var err error
 		if p.Kernel, err = l.u.kernel(e.form.Name, e.rejected, e.Launch); err != nil {
-			return fmt.Errorf("%s: %s: %w", p.Loc, p.Op, err)
+			return fmt.Errorf("graph @%s: %s: %s: %w", graph, p.Loc, p.Op, err)
+		}
+		if k := l.u.Kernels[p.Kernel]; k.made != nil && k.at == "" {
+			k.at = fmt.Sprintf("graph @%s: %s: %s", graph, p.Loc, p.Op)
 		}
 	}
 	return nil

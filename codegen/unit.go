@@ -5,7 +5,6 @@ import (
 	"hash/fnv"
 	"slices"
 	"strings"
-	"sync"
 
 	"github.com/kiln-project/kiln/codegen/kernel"
 	"github.com/kiln-project/kiln/codegen/kernels"
@@ -50,6 +49,9 @@ type Kernel struct {
 	Symbol string
 	Spec   string
 	IR     string // LLVM IR of a module that holds just this kernel
+
+	made *madeKernel // until settle: what is made of it meanwhile
+	at   string      // what asked for it first
 }
 
 // NewUnit starts a unit.
@@ -142,58 +144,49 @@ func (u *Unit) build(key, name string, params []kernel.Param, body func(*kernel.
 			return 0, fmt.Errorf("kernels %q and %q have one symbol %s", other.Spec, key, kn.Symbol)
 		}
 	}
-	made, err := u.made.get(kn, func() (madeKernel, error) {
+	kn.made = u.made.begin(kn, func() (ir string, shared int, err error) {
 		m := kernel.NewModule(u.Target)
 		if err := m.Build(kn.Symbol, params, body); err != nil {
-			return madeKernel{}, err
+			return "", 0, err
 		}
-		return madeKernel{m.Text(), m.Pool(kn.Symbol)}, nil
+		return m.Text(), m.Pool(kn.Symbol), nil
 	})
-	if err != nil {
-		return 0, err
-	}
-	kn.IR = made.ir
 	i := len(u.Kernels)
 	u.symbols[key] = i
 	u.Kernels = append(u.Kernels, kn)
-	as.Symbol, as.Shared = kn.Symbol, made.shared
+	as.Symbol = kn.Symbol
 	u.Module.Kernels = append(u.Module.Kernels, as)
+	if u.made == nil {
+		return i, u.settle(i)
+	}
 	return i, nil
 }
 
-// madeKernels are kernels that units for one target share, by their key: all that their
-// code depends on.
-type madeKernels struct {
-	ahead *ahead // or nil
-
-	mu   sync.Mutex
-	list map[string]madeKernel
+// settle waits for a kernel that is made beside, and takes what came of it.
+func (u *Unit) settle(i int) error {
+	k := u.Kernels[i]
+	if k.made == nil {
+		return nil
+	}
+	<-k.made.done
+	if k.made.err != nil {
+		return k.made.err
+	}
+	k.IR, u.Module.Kernels[i].Shared, k.made = k.made.ir, k.made.shared, nil
+	return nil
 }
 
-type madeKernel struct {
-	ir     string
-	shared int // bytes of shared memory that a launch gives
-}
-
-// get returns a kernel, made on first use. What two units make at the same time is equal.
-func (m *madeKernels) get(k *Kernel, build func() (madeKernel, error)) (madeKernel, error) {
-	if m == nil {
-		return build()
+// settleAll settles all kernels. The first error in their order is reported, with the
+// place in the model that asked for the kernel.
+func (u *Unit) settleAll() error {
+	for i, k := range u.Kernels {
+		if err := u.settle(i); err != nil && k.at != "" {
+			return fmt.Errorf("%s: %w", k.at, err)
+		} else if err != nil {
+			return err
+		}
 	}
-	m.mu.Lock()
-	made, ok := m.list[k.Spec]
-	m.mu.Unlock()
-	if ok {
-		return made, nil
-	}
-	made, err := build()
-	if err == nil {
-		m.mu.Lock()
-		m.list[k.Spec] = made
-		m.mu.Unlock()
-		m.ahead.begin(&Kernel{k.Symbol, k.Spec, made.ir})
-	}
-	return made, err
+	return nil
 }
 
 // AddAround adds the kernels that run around the launches of a step, unless they are
