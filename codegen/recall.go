@@ -7,7 +7,7 @@ import (
 	"os"
 
 	"github.com/kiln-project/kiln/codegen/bundle"
-	"github.com/kiln-project/kiln/codegen/parallel"
+	"github.com/kiln-project/kiln/passes/parallel"
 )
 
 // built is what the cache keeps of a build: where its files are, each an entry of its own,

@@ -1,8 +1,6 @@
 package passes
 
-import (
-	"slices"
-)
+import "slices"
 
 // LowerEach is Lower bucket by bucket, for callers that look at no step afterwards: m has
 // no Steps then. Only the graphs of a few steps are in memory at a time: while the backend

@@ -12,7 +12,7 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/kiln-project/kiln/codegen/parallel"
+	"github.com/kiln-project/kiln/passes/parallel"
 )
 
 // File is one file of a target's folder.

@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/kiln-project/kiln/codegen/parallel"
+	"github.com/kiln-project/kiln/passes/parallel"
 )
 
 // Write makes the folder. It appears whole or not at all: a folder that is there
@@ -67,9 +67,7 @@ func (b *Bundle) contents() (Files, error) {
 		}
 	}
 	sums := make([]string, len(list))
-	if err := parallel.Each(len(list), func(i int) error { sums[i] = list[i].sum(); return nil }); err != nil {
-		return nil, err
-	}
+	parallel.Do(len(list), func(i int) { sums[i] = list[i].sum() })
 	b.Manifest.Files = map[string]string{}
 	for i := range list {
 		b.Manifest.Files[list[i].Name] = sums[i]

@@ -23,5 +23,8 @@ func TestEach(t *testing.T) {
 		if want := n > 3; (err != nil) != want || want && err.Error() != "call 3\ncall 7" {
 			t.Errorf("%d calls: error %v", n, err)
 		}
+		if err := First(n, func(i int) error { return fmt.Errorf("call %d", i) }); (err != nil) != (n > 0) || err != nil && err.Error() != "call 0" {
+			t.Errorf("%d calls: first error %v", n, err)
+		}
 	}
 }
