@@ -26,7 +26,8 @@ func (u *Unit) SelectKernels(s *passes.Step) error {
 	}
 	l := u.lowerer()
 	l = &lowerer{ // kernels of the earlier step may be in the making: its maps stay
-		u: u, bufs: l.bufs[:0], launches: l.launches[:0], args: l.args[:0], emitted: l.emitted[:0], requests: s.Bind["B"], set: s.Set,
+		u: u, bufs: l.bufs[:0], launches: l.launches[:0], args: l.args[:0], emitted: l.emitted[:0],
+		refs: l.refs.again(), planArgs: l.planArgs.again(), users: l.users, requests: s.Bind["B"], set: s.Set,
 		values: make(map[*ir.Value]value, len(g.Weights)+2*len(g.Ops)), written: make(map[*ir.Value]bool, len(g.Updates)),
 		inline: map[*ir.Op]*ir.Op{}, chains: map[*ir.Op]inlined{}, early: map[*ir.Op]*ir.Op{}, done: map[*ir.Op]bool{},
 	}
@@ -67,6 +68,31 @@ func (u *Unit) SelectKernels(s *passes.Step) error {
 	}
 	u.steps[s] = l
 	return l.err
+}
+
+// slab is memory for many short lists that are dropped together.
+type slab[T any] struct {
+	all  []T // what is used again
+	free []T
+	size int // of all that was taken
+}
+
+// take returns an empty list with room for n.
+func (s *slab[T]) take(n int) []T {
+	if len(s.free) < n {
+		s.free = make([]T, max(n, s.size, 1024))
+	}
+	list := s.free[:0:n]
+	s.free, s.size = s.free[n:], s.size+n
+	return list
+}
+
+// again is a slab with as much room as this one gave, whose lists nobody has any more.
+func (s *slab[T]) again() slab[T] {
+	if n := s.size + s.size/4; cap(s.all) < n {
+		s.all = make([]T, n)
+	}
+	return slab[T]{free: s.all[:cap(s.all)], all: s.all}
 }
 
 // lowerer returns one whose lists have memory of an earlier step, if there is any.
@@ -111,6 +137,9 @@ type lowerer struct {
 	launches []plan.Launch
 	args     [][]argRef // per launch, parallel to Args
 	emitted  []emitted  // per launch, what its kernel is made of
+	refs     slab[argRef]
+	planArgs slab[plan.Arg]
+	users    map[*ir.Value][]*ir.Op // of chain
 
 	// Of the op being lowered:
 	cur      *ir.Op
@@ -392,8 +421,8 @@ func (l *lowerer) Launch(k kernels.Launch) {
 	pl := plan.Launch{Op: l.label(l.cur), Loc: l.cur.Loc, Grid: k.Grid, Work: k.Work, Flops: k.Flops, Choices: l.choices}
 	l.choices = nil
 	n := len(k.In) + len(k.Out) + len(k.Ints)
-	refs := make([]argRef, 0, n)
-	pl.Args = make([]plan.Arg, 0, n)
+	refs := l.refs.take(n)
+	pl.Args = l.planArgs.take(n)
 	add := func(list []kernels.Ref, mode plan.Mode) {
 		for _, r := range list {
 			b := &l.bufs[r.ID]
