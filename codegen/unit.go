@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"hash/fnv"
 	"slices"
-	"strings"
 
 	"github.com/kiln-project/kiln/codegen/kernel"
 	"github.com/kiln-project/kiln/codegen/kernels"
@@ -107,29 +106,43 @@ func (u *Unit) kernel(form string, rejected []plan.Rejected, k kernels.Launch) (
 func appendSpec(b []byte, form string, k *kernels.Launch) []byte {
 	b = append(append(append(append(append(b, form...), ' '), k.Name...), ' '), k.Spec...)
 	for _, r := range k.In {
-		b = append(append(b, ' '), r.DT.String()...)
+		b = appendFormat(append(b, ' '), r.DT, false)
 	}
 	for _, r := range k.Out {
-		b = append(append(b, " ="...), r.DT.String()...)
+		b = appendFormat(append(b, ' '), r.DT, true)
 	}
 	for range k.Ints {
-		b = append(b, " int"...)
+		b = appendFormat(append(b, ' '), ir.Invalid, false)
 	}
 	return b
+}
+
+// specOf is the like of a kernel that no op launches: a head, and the formats of its
+// parameters.
+func specOf(head string, params []kernel.Param) string {
+	b := []byte(head)
+	for _, p := range params {
+		b = appendFormat(append(b, ' '), p.Mem, p.Out)
+	}
+	return string(b)
+}
+
+// appendFormat appends a parameter as plan.Kernel has it.
+func appendFormat(b []byte, mem ir.DType, out bool) []byte {
+	if mem == ir.Invalid {
+		return append(b, "int"...)
+	}
+	if out {
+		b = append(b, '=')
+	}
+	return append(b, mem.String()...)
 }
 
 // formatsOf are the parameters as plan.Kernel has them.
 func formatsOf(params []kernel.Param) []string {
 	var formats []string
 	for _, p := range params {
-		switch {
-		case p.Mem == ir.Invalid:
-			formats = append(formats, "int")
-		case p.Out:
-			formats = append(formats, "="+p.Mem.String())
-		default:
-			formats = append(formats, p.Mem.String())
-		}
+		formats = append(formats, string(appendFormat(nil, p.Mem, p.Out)))
 	}
 	return formats
 }
@@ -197,10 +210,9 @@ func (u *Unit) AddAround() error {
 	}
 	var at [2]int
 	for i, s := range kernels.Steps() {
-		formats := formatsOf(s.Params)
-		key := s.Form + " " + strings.Join(formats, " ")
+		key := specOf(s.Form, s.Params)
 		var err error
-		if at[i], err = u.build(key, s.Form, s.Params, s.Body, plan.Kernel{Form: s.Form, Spec: key, Params: formats}); err != nil {
+		if at[i], err = u.build(key, s.Form, s.Params, s.Body, plan.Kernel{Form: s.Form, Spec: key, Params: formatsOf(s.Params)}); err != nil {
 			return err
 		}
 	}
