@@ -2,6 +2,7 @@ package codegen
 
 import (
 	"bytes"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -167,8 +168,8 @@ func TestBuildFromDamaged(t *testing.T) {
 	if len(noted) < len(contents)+2 {
 		t.Errorf("of %d files %d were found damaged: want source, build and %d contents", len(list), len(noted), len(contents))
 	}
-	for name, n := range noted {
-		if n != len(damages)-1 {
+	for _, name := range slices.Sorted(maps.Keys(noted)) {
+		if n := noted[name]; n != len(damages)-1 {
 			t.Errorf("%s was found damaged %d times of %d", name, n, len(damages)-1)
 		}
 	}

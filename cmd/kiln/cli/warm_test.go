@@ -52,21 +52,20 @@ func TestCompileWarm(t *testing.T) {
 	}
 	warm("again", "a.kiln")
 	warm("elsewhere", "b.kiln")
-	for what, change := range map[string]func(dir string) error{
-		"a changed file": func(dir string) error {
-			return os.WriteFile(filepath.Join(dir, "gfx950", "plan-000.json"), []byte("x"), 0o644)
-		},
-		"a file more": func(dir string) error { return os.WriteFile(filepath.Join(dir, "gfx950", "more"), nil, 0o644) },
-		"a file less": func(dir string) error { return os.Remove(filepath.Join(dir, "gfx950", "module.json")) },
-		"another name": func(dir string) error {
-			path := filepath.Join(dir, "gfx950", "module.json")
-			return os.Rename(path, path+"2")
-		},
+	plan, module := filepath.Join(dir, "a.kiln", "gfx950", "plan-000.json"), filepath.Join(dir, "a.kiln", "gfx950", "module.json")
+	for _, tc := range []struct {
+		what   string
+		change func() error
+	}{
+		{"a changed file", func() error { return os.WriteFile(plan, []byte("x"), 0o644) }},
+		{"a file more", func() error { return os.WriteFile(module+"2", nil, 0o644) }},
+		{"a file less", func() error { return os.Remove(module) }},
+		{"another name", func() error { return os.Rename(module, module+"2") }},
 	} {
-		if err := change(filepath.Join(dir, "a.kiln")); err != nil {
+		if err := tc.change(); err != nil {
 			t.Fatal(err)
 		}
-		warm(what, "a.kiln")
+		warm(tc.what, "a.kiln")
 	}
 	if r := compile("c.kiln", "--time-passes"); !strings.Contains(r.stderr, "select-kernels") {
 		t.Errorf("--time-passes on a full cache says %q", r.stderr)
