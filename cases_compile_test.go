@@ -62,9 +62,9 @@ func compileCase(t *testing.T, g *ir.Graph, name string) map[string]string {
 	out := map[string]string{}
 	for _, k := range mod.Kernels {
 		for _, as := range []string{"ll", "s"} {
-			text, ok := files.Get("ir/" + as + "/" + k.Symbol + "." + as)
-			if !ok {
-				t.Fatalf("%s: no %s of kernel %s was kept", name, as, k.Symbol)
+			text, err := files.Get("ir/" + as + "/" + k.Symbol + "." + as)
+			if err != nil {
+				t.Fatalf("%s: %s of kernel %s: %v", name, as, k.Symbol, err)
 			}
 			out[k.Form+"."+as] += string(text)
 		}

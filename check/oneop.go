@@ -39,12 +39,12 @@ func (o *oneOps) of(op *ir.Op) (*oneOp, error) {
 	if o.byKey == nil {
 		o.byKey = map[string]*oneOp{}
 	}
-	key := op.Signature(func(i int) string {
+	key := string(op.AppendSignature(nil, func(i int) string {
 		if i == 0 && inPlace(op) {
 			return " pool"
 		}
 		return ""
-	})
+	}))
 	one, ok := o.byKey[key]
 	if !ok {
 		var err error

@@ -30,37 +30,70 @@ func (e Emit) any() bool { return e.KIR || e.LL || e.Asm }
 // same graphs, made by this very program and LLVM, is not made again, unless
 // something is to be emitted or the config has a Trace.
 func (c *Compiler) Build(ctx context.Context, t *target.Target, m *passes.Module, buckets []passes.Bucket, emit Emit) (bundle.Files, Stats, error) {
-	key, err := c.buildKey("build", t, m, buckets)
-	if err != nil {
-		return nil, Stats{}, err
-	}
-	return c.build(ctx, key, t, m, buckets, emit)
-}
-
-// BuildFrom is passes.Run and Build in one: for entries that were built before, no pass
-// runs. m is as the passes leave it only if they did.
-func (c *Compiler) BuildFrom(ctx context.Context, t *target.Target, m *passes.Module, buckets []passes.Bucket, emit Emit) (bundle.Files, Stats, error) {
-	source, err := c.buildKey("source", t, m, buckets)
+	key, err := c.buildKey(t, m, buckets)
 	if err != nil {
 		return nil, Stats{}, err
 	}
 	if cacheable(m, emit) {
+		if files, st, ok := c.recall(key, bundle.Files.Load); ok {
+			return files, st, nil
+		}
+	}
+	return c.build(ctx, key, t, m, buckets, emit)
+}
+
+// Origin is what the graphs of a build are made of.
+type Origin struct {
+	// Key says all that the result of Make depends on besides this program and the target:
+	// the model's config, options, the config of the passes, the buckets.
+	Key []string
+	// Listens: somebody wants to hear every pass, so that none is left out.
+	Listens bool
+	// Make builds the entries for the target, with no pass run on them.
+	Make func() (*passes.Module, []passes.Bucket, error)
+}
+
+// BuildFrom makes the graphs, runs passes.Run, and builds. What was built before from the
+// same key is taken from the cache, and nothing of that is done: its files are then Stored
+// there, each compared with its digest.
+func (c *Compiler) BuildFrom(ctx context.Context, t *target.Target, o Origin, emit Emit) (bundle.Files, Stats, error) {
+	var source string
+	if c.Cache != nil {
+		parts, err := c.keyParts("source", t)
+		if err != nil {
+			return nil, Stats{}, err
+		}
+		source = cacheKey(append(parts, o.Key...)...)
+	}
+	if !o.Listens && !emit.any() {
 		if key, ok := c.Cache.Get(source); ok {
-			if files, st, ok := c.cached(string(key), t); ok {
+			if files, st, ok := c.recall(string(key), checked); ok {
 				return files, st, nil
 			}
 		}
 	}
 	start := time.Now()
-	if err := passes.Run(m); err != nil {
-		return nil, Stats{}, err
+	m, buckets, err := o.Make()
+	if err == nil {
+		err = passes.Run(m)
 	}
-	took := time.Since(start)
-	key, err := c.buildKey("build", t, m, buckets)
 	if err != nil {
 		return nil, Stats{}, err
 	}
-	files, st, err := c.build(ctx, key, t, m, buckets, emit)
+	took := time.Since(start)
+	key, err := c.buildKey(t, m, buckets)
+	if err != nil {
+		return nil, Stats{}, err
+	}
+	var files bundle.Files
+	var st Stats
+	ok := false
+	if cacheable(m, emit) && !o.Listens {
+		files, st, ok = c.recall(key, checked) // another source gave the same graphs
+	}
+	if !ok {
+		files, st, err = c.build(ctx, key, t, m, buckets, emit)
+	}
 	st.Passes = took
 	if err == nil {
 		err = c.Cache.Put(source, []byte(key))
@@ -100,18 +133,14 @@ func (c *Compiler) unit(ctx context.Context, t *target.Target) *Unit {
 // wants every pass to run.
 func cacheable(m *passes.Module, emit Emit) bool { return !emit.any() && m.Config.Trace == nil }
 
-// build makes the files, or takes those under the key from the cache.
+// build makes the files and keeps them in the cache under the key.
 func (c *Compiler) build(ctx context.Context, key string, t *target.Target, m *passes.Module, buckets []passes.Bucket, emit Emit) (bundle.Files, Stats, error) {
-	if cacheable(m, emit) {
-		if files, st, ok := c.cached(key, t); ok {
-			return files, st, nil
-		}
-	}
 	start := time.Now()
 	c, ahead := c.startAhead(ctx, t)
 	defer ahead.end()
 	u := c.unit(ctx, t)
-	u.encode, u.made = true, &madeKernels{ahead: ahead, list: map[string]madeKernel{}}
+	u.encode, u.made = true, startKernels(ahead)
+	defer u.made.end()
 	// What is beside the plans is lowered from the same steps on another core. Most of its
 	// kernels are those of the plans.
 	steps := make(chan *passes.Step, stepsAhead)
@@ -144,7 +173,7 @@ func (c *Compiler) build(ctx context.Context, key string, t *target.Target, m *p
 	st.Sides = time.Since(start)
 	files, err := code.Encode()
 	if err == nil {
-		err = c.keep(key, files)
+		err = c.keep(key, files, &st)
 	}
 	if err == nil && emit.any() {
 		files, err = c.emit(ctx, files, u, m, emit)
@@ -153,22 +182,19 @@ func (c *Compiler) build(ctx context.Context, key string, t *target.Target, m *p
 }
 
 // buildKey digests all that Build depends on: graphs as they are after the passes on
-// graphs, or before them for BuildFrom. What follows is this program's doing, so that
-// its own bytes are part of the key: an edited kernel or pass is never served stale.
-// A module whose passes are for another target is refused.
-func (c *Compiler) buildKey(what string, t *target.Target, m *passes.Module, buckets []passes.Bucket) (string, error) {
+// graphs. A module whose passes are for another target is refused.
+func (c *Compiler) buildKey(t *target.Target, m *passes.Module, buckets []passes.Bucket) (string, error) {
 	if m.Target != t.ForPasses() {
 		return "", fmt.Errorf("the passes on graphs ran for target %q, not %s: give passes.Module the Target that its ForPasses makes", m.Target.Name, t.Name)
 	}
 	if c.Cache == nil {
 		return "", nil
 	}
-	self, err := program()
+	parts, err := c.keyParts("build", t)
 	if err != nil {
 		return "", err
 	}
-	parts := []string{what, Version, self, c.Tools.ID(), fmt.Sprintf("%+v", *t), fmt.Sprint(c.version(t)), m.Config.Key(),
-		"disable " + strings.Join(slices.Sorted(slices.Values(c.Disable)), ","), fmt.Sprintf("%+v", c.Sides)}
+	parts = append(parts, m.Config.Key())
 	for _, g := range m.Entries {
 		parts = append(parts, ir.Text(g))
 	}
@@ -185,35 +211,16 @@ func (c *Compiler) buildKey(what string, t *target.Target, m *passes.Module, buc
 	return cacheKey(parts...), nil
 }
 
-// cached returns what Build made before. An entry that does not read is not
-// there.
-func (c *Compiler) cached(key string, t *target.Target) (bundle.Files, Stats, bool) {
-	data, ok := c.Cache.Get(key)
-	if !ok {
-		return nil, Stats{}, false
-	}
-	files, err := bundle.FromArchive(data)
+// keyParts are what every build depends on besides its graphs. What follows from those is
+// this program's doing, so that its own bytes are part of it: an edited kernel or pass is
+// never served stale.
+func (c *Compiler) keyParts(what string, t *target.Target) ([]string, error) {
+	self, err := program()
 	if err != nil {
-		return nil, Stats{}, false
+		return nil, err
 	}
-	m, err := files.DecodeModule(t.Name)
-	if err != nil {
-		return nil, Stats{}, false
-	}
-	st := Stats{Plans: files.Plans(), Kernels: len(m.Kernels), Cached: len(m.Kernels), WholeHit: true}
-	st.choices(m)
-	return files, st, true
-}
-
-func (c *Compiler) keep(key string, files bundle.Files) error {
-	if c.Cache == nil {
-		return nil
-	}
-	data, err := files.Archive()
-	if err != nil {
-		return err
-	}
-	return c.Cache.Put(key, data)
+	return []string{what, Version, self, c.Tools.ID(), fmt.Sprintf("%+v", *t), fmt.Sprint(c.version(t)),
+		"disable " + strings.Join(slices.Sorted(slices.Values(c.Disable)), ","), fmt.Sprintf("%+v", c.Sides)}, nil
 }
 
 // emit adds the forms that were asked for.

@@ -1,8 +1,12 @@
 package codegen
 
 import (
+	"bytes"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -29,8 +33,8 @@ func scaled(t *testing.T, tg *target.Target, k float64) *passes.Module {
 	return &passes.Module{Entries: []*ir.Graph{g}, Target: tg.ForPasses()}
 }
 
-// TestBuildFromCache: entries that were built before are found without running a pass
-// on them; a changed one, other passes, or a listener, run them.
+// TestBuildFromCache: what was built from a key is found without making a graph; another
+// key, or a listener, makes it and runs the passes.
 func TestBuildFromCache(t *testing.T) {
 	c := newCompiler(t)
 	c.Cache = OpenCache(t.TempDir())
@@ -41,25 +45,27 @@ func TestBuildFromCache(t *testing.T) {
 	buckets := []passes.Bucket{{Entry: "scale", Bind: map[string]int{"T": 4}}}
 	build := func(k float64, config passes.Config) (bundle.Files, bool, *passes.Module) {
 		t.Helper()
-		m := scaled(t, tg, k)
-		m.Config = config
-		before := m.Entries[0]
-		files, st, err := c.BuildFrom(t.Context(), tg, m, buckets, Emit{})
+		var m *passes.Module
+		files, st, err := c.BuildFrom(t.Context(), tg, Origin{
+			Key: []string{strconv.FormatFloat(k, 'g', -1, 64), config.Key()}, Listens: config.Trace != nil,
+			Make: func() (*passes.Module, []passes.Bucket, error) {
+				m = scaled(t, tg, k)
+				m.Config = config
+				return m, buckets, nil
+			},
+		}, Emit{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if ran := m.Entries[0] != before || m.Backend != nil; ran == st.WholeHit {
-			t.Errorf("scale %g: passes ran %v, all from the cache %v", k, ran, st.WholeHit)
-		}
-		return files, st.WholeHit, m
+		return load(t, files), st.WholeHit, m
 	}
 	first, hit, m := build(2, passes.Config{})
-	if hit {
+	if hit || m == nil {
 		t.Error("an empty cache had it")
 	}
-	again, hit, _ := build(2, passes.Config{})
-	if d := cmp.Diff(first, again); d != "" || !hit {
-		t.Errorf("again: from the cache %v, other files:\n%s", hit, d)
+	again, hit, none := build(2, passes.Config{})
+	if d := cmp.Diff(first, again); d != "" || !hit || none != nil {
+		t.Errorf("again: from the cache %v, graphs made %v, other files:\n%s", hit, none != nil, d)
 	}
 	// What Build makes of the graphs that the passes left is the same.
 	built, st, err := c.Build(t.Context(), tg, m, buckets, Emit{})
@@ -75,6 +81,97 @@ func TestBuildFromCache(t *testing.T) {
 	heard := 0
 	if _, hit, _ := build(2, passes.Config{Trace: func(passes.Event) { heard++ }}); hit || heard == 0 {
 		t.Errorf("somebody listens: from the cache %v, %d events", hit, heard)
+	}
+}
+
+// load has all content in memory.
+func load(t *testing.T, files bundle.Files) bundle.Files {
+	t.Helper()
+	files, err := files.Load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return files
+}
+
+// TestBuildFromDamaged: with any single file of the cache removed, cut, or with one bit
+// flipped, the same bytes are built; damage is reported, by the file's name.
+func TestBuildFromDamaged(t *testing.T) {
+	tg, err := target.Lookup("gfx950")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, dir := newCompiler(t), t.TempDir()
+	c.Sides = Sides{Unfused: true, Probes: true}
+	build := func() bundle.Files {
+		t.Helper()
+		c.Cache = OpenCache(dir)
+		files, _, err := c.BuildFrom(t.Context(), tg, Origin{Make: func() (*passes.Module, []passes.Bucket, error) {
+			return scaled(t, tg, 2), []passes.Bucket{{Entry: "scale", Bind: map[string]int{"T": 4}}}, nil
+		}}, Emit{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return load(t, files)
+	}
+	first := build()
+	list, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	damages := []struct {
+		name   string
+		change func(data []byte) []byte // nil: no file
+	}{
+		{"removed", nil},
+		{"cut", func(data []byte) []byte { return data[:len(data)/2] }},
+		{"flipped", func(data []byte) []byte { data[len(data)/3] ^= 4; return data }},
+	}
+	noted := map[string]int{}
+	for _, e := range list {
+		path := filepath.Join(dir, e.Name())
+		sound, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, d := range damages {
+			if d.change == nil {
+				err = os.Remove(path)
+			} else {
+				err = os.WriteFile(path, d.change(slices.Clone(sound)), 0o644)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(first, build()); diff != "" {
+				t.Errorf("%s %s: other files:\n%s", e.Name(), d.name, diff)
+			}
+			switch found := c.Cache.Damaged(); {
+			case len(found) > 1 || len(found) == 1 && (d.change == nil || found[0] != e.Name()):
+				t.Errorf("%s %s: reported as damaged: %v", e.Name(), d.name, found)
+			case len(found) == 1:
+				noted[e.Name()]++
+				if data, err := os.ReadFile(path); err != nil || !bytes.Equal(data, sound) {
+					t.Errorf("%s %s: was not made again: %v", e.Name(), d.name, err)
+				}
+			}
+			if err := os.WriteFile(path, sound, 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	// Objects of kernels are not looked at while what was linked from them is sound.
+	contents := map[string]bool{}
+	for _, f := range first {
+		contents[f.Stored.Sum] = true
+	}
+	if len(noted) < len(contents)+2 {
+		t.Errorf("of %d files %d were found damaged: want source, build and %d contents", len(list), len(noted), len(contents))
+	}
+	for _, name := range slices.Sorted(maps.Keys(noted)) {
+		if n := noted[name]; n != len(damages)-1 {
+			t.Errorf("%s was found damaged %d times of %d", name, n, len(damages)-1)
+		}
 	}
 }
 
@@ -126,7 +223,8 @@ func TestBuildCache(t *testing.T) {
 	if _, _, err := c.Build(t.Context(), tg, m, nil, Emit{}); err == nil || !strings.Contains(err.Error(), `ran for target "", not gfx942`) {
 		t.Errorf("passes of another target: %v", err)
 	}
-	if _, _, err := c.BuildFrom(t.Context(), tg, m, nil, Emit{}); err == nil || !strings.Contains(err.Error(), `ran for target "", not gfx942`) {
+	from := Origin{Make: func() (*passes.Module, []passes.Bucket, error) { return m, nil, nil }}
+	if _, _, err := c.BuildFrom(t.Context(), tg, from, Emit{}); err == nil || !strings.Contains(err.Error(), `ran for target "", not gfx942`) {
 		t.Errorf("passes for another target: %v", err)
 	}
 	emitted, st := build(2, 4, "gfx950", Emit{KIR: true, LL: true, Asm: true})

@@ -9,7 +9,9 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 )
 
 // Cache keeps compiled objects, and what else is costly to make, in a folder. Its
@@ -17,7 +19,12 @@ import (
 // each file ends with the digest of its content, so a damaged one is noticed and
 // made again. Processes may share a folder: files appear by rename. A nil Cache
 // keeps nothing.
-type Cache struct{ dir string }
+type Cache struct {
+	dir string
+
+	mu      sync.Mutex
+	damaged []string // names of files
+}
 
 // cacheSuffix marks the files that belong to a cache.
 const cacheSuffix = ".kiln-object"
@@ -42,15 +49,37 @@ func (c *Cache) Get(key string) ([]byte, bool) {
 		return nil, false
 	}
 	data, err := os.ReadFile(c.path(key))
-	if err != nil || len(data) < sha256.Size {
+	if err != nil {
+		return nil, false
+	}
+	if len(data) < sha256.Size {
+		c.found(c.path(key))
 		return nil, false
 	}
 	body, sum := data[:len(data)-sha256.Size], data[len(data)-sha256.Size:]
 	want := sha256.Sum256(body)
 	if !bytes.Equal(sum, want[:]) {
+		c.found(c.path(key))
 		return nil, false
 	}
 	return body, true
+}
+
+// found notes a damaged file.
+func (c *Cache) found(path string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if name := filepath.Base(path); !slices.Contains(c.damaged, name) {
+		c.damaged = append(c.damaged, name)
+	}
+}
+
+// Damaged names the files that were found damaged so far, sorted. What they had is made
+// again by who asked for it.
+func (c *Cache) Damaged() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Sorted(slices.Values(c.damaged))
 }
 
 // Put stores an entry under a key, a digest in hexadecimal. A cache that cannot be written is an error: compiling
@@ -59,6 +88,11 @@ func (c *Cache) Put(key string, body []byte) error {
 	if c == nil {
 		return nil
 	}
+	return c.put(key, body, sha256.Sum256(body))
+}
+
+// put is Put of a body whose digest is known.
+func (c *Cache) put(key string, body []byte, sum [sha256.Size]byte) error {
 	if err := os.MkdirAll(c.dir, 0o755); err != nil {
 		return fmt.Errorf("cache: %w", err)
 	}
@@ -66,7 +100,6 @@ func (c *Cache) Put(key string, body []byte) error {
 	if err != nil {
 		return fmt.Errorf("cache: %w", err)
 	}
-	sum := sha256.Sum256(body)
 	_, err = f.Write(body)
 	if err == nil {
 		_, err = f.Write(sum[:])

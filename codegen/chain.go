@@ -27,7 +27,12 @@ func (l *lowerer) chain(ops []*ir.Op, kept map[*ir.Value]bool) {
 	for _, op := range ops {
 		n += len(op.Args)
 	}
-	users := make(map[*ir.Value][]*ir.Op, n)
+	users := l.users
+	if users == nil {
+		users = make(map[*ir.Value][]*ir.Op, n)
+		l.users = users
+	}
+	clear(users)
 	firsts := make([]*ir.Op, n) // most values have one user: memory for that of all of them
 	for _, op := range ops {
 		for _, a := range op.Args {

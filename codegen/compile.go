@@ -75,7 +75,11 @@ const optPasses = "default<O3>"
 // Compile compiles and links every kernel of u. For a GPU it adds those around the
 // launches of a step.
 func (c *Compiler) Compile(ctx context.Context, u *Unit) (*Compiled, error) {
-	if err := u.AddAround(); err != nil {
+	err := u.AddAround()
+	if err == nil {
+		err = u.settleAll()
+	}
+	if err != nil {
 		return nil, err
 	}
 	t := u.Target

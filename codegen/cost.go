@@ -14,7 +14,7 @@ type cost struct {
 // cost counts an op of a bound graph, by the op table. Layers repeat the same
 // ops with the same types: each is counted once.
 func (u *Unit) cost(op *ir.Op) (cost, error) {
-	u.key = op.AppendKey(u.key[:0])
+	u.key = op.AppendSignature(u.key[:0], nil)
 	if c, ok := u.costs[string(u.key)]; ok {
 		return c, nil
 	}

@@ -274,8 +274,13 @@ func (l *lowerer) joined(parts []int) (plan.Launch, []argRef, emitted) {
 	var specs []byte
 	var ops []string
 	bodies := make([]kernels.Launch, len(parts))
-	var in, out, own []argRef
-	var inArgs, outArgs, ownArgs []plan.Arg
+	n, ints := 0, len(parts)+1
+	for _, part := range parts {
+		n += len(l.args[part])
+	}
+	in, inArgs := l.refs.take(n+ints), l.planArgs.take(n+ints)
+	var out, own []argRef
+	var outArgs, ownArgs []plan.Arg
 	for i, part := range parts {
 		k, q := l.emitted[part], &l.launches[part]
 		bodies[i] = k.Launch

@@ -21,8 +21,8 @@ func (u *Unit) PlanMemory(s *passes.Step) error {
 		return fmt.Errorf("graph @%s: no kernels are selected", s.Graph.Name)
 	}
 	delete(u.steps, s)
-	if err := l.build(); err != nil {
-		return fmt.Errorf("graph @%s: %w", s.Graph.Name, err)
+	if err := l.build(s.Graph.Name); err != nil {
+		return err
 	}
 	p := &plan.Plan{Entry: s.Graph.Name, Binding: []plan.Binding{}, States: []int{}}
 	for _, sym := range slices.Sorted(maps.Keys(s.Bind)) {
@@ -60,7 +60,7 @@ func (l *lowerer) finish(g *ir.Graph, p *plan.Plan) {
 			}
 		}
 	}
-	p.Arena = layout(l.bufs)
+	p.Arena = l.u.arena.layout(l.bufs)
 	p.Values = l.held(g)
 	tensor := func(name string, v *ir.Value) plan.Tensor {
 		s := l.values[v]
@@ -136,50 +136,109 @@ func (l *lowerer) slice(id int) plan.Slice {
 	return plan.Slice{Space: b.space, Index: b.index, Part: b.part, Offset: b.offset, Bytes: b.bytes}
 }
 
+// arena lays out buffers; its lists are used again for the next step.
+type arena struct {
+	order []int
+	// What is placed, by offset: with a short life, in the list of each launch of it, from
+	// before the first launch on; with a long one, in a list of its own.
+	short [][]extent
+	long  []lasting
+}
+
+// extent is a run of bytes.
+type extent struct{ offset, end int64 }
+
+// lasting is an extent from one launch to another.
+type lasting struct {
+	extent
+	first, last int
+}
+
+// longLife is how many launches a buffer must live for to have a long life.
+const longLife = 24
+
 // layout gives every arena buffer an offset and returns the arena's size. Two
 // buffers share bytes only if no launch needs both: a buffer's first and last
-// launch are both inside its life.
-func layout(bufs []buffer) int64 {
-	var order []int
+// launch are both inside its life. Each, the largest first, goes to the lowest bytes that
+// are free all its life.
+func (a *arena) layout(bufs []buffer) int64 {
+	order, end := a.order[:0], 0
 	for i := range bufs {
-		if bufs[i].space == plan.Arena && bufs[i].last >= bufs[i].first {
-			order = append(order, i)
+		if b := &bufs[i]; b.space == plan.Arena && b.last >= b.first {
+			order, end = append(order, i), max(end, b.last+2)
 		}
 	}
+	a.order = order
 	// Large first; ties by first use, then by id, so that the result is one.
 	slices.SortFunc(order, func(a, b int) int {
 		x, y := &bufs[a], &bufs[b]
-		switch {
-		case x.bytes != y.bytes:
-			return int(min(1, max(-1, y.bytes-x.bytes)))
-		case x.first != y.first:
-			return x.first - y.first
-		}
-		return a - b
+		return cmp.Or(cmp.Compare(y.bytes, x.bytes), x.first-y.first, a-b)
 	})
-	type place struct { // what of a buffer the search looks at, side by side in memory
-		offset, end int64
-		first, last int
+	for len(a.short) < end {
+		a.short = append(a.short, nil)
 	}
+	for i := range a.short {
+		a.short[i] = a.short[i][:0]
+	}
+	a.long = a.long[:0]
 	var size int64
-	placed := make([]place, 0, len(order)) // by offset
 	for _, i := range order {
 		b := &bufs[i]
 		need := (b.bytes + plan.Align - 1) / plan.Align * plan.Align
-		b.offset = 0
-		for j := range placed {
-			o := &placed[j]
-			if o.last < b.first || b.last < o.first {
-				continue
+		b.offset = a.free(b, need)
+		x := extent{b.offset, b.offset + need}
+		if b.last-b.first >= longLife {
+			at := 0
+			for at < len(a.long) && a.long[at].offset <= x.offset {
+				at++
 			}
-			if b.offset+need <= o.offset {
-				break // fits in the gap before o
+			a.long = slices.Insert(a.long, at, lasting{x, b.first, b.last})
+		} else {
+			for t := b.first + 1; t <= b.last+1; t++ {
+				a.short[t] = slices.Insert(a.short[t], after(a.short[t], x.offset), x)
 			}
-			b.offset = max(b.offset, o.end)
 		}
-		at, _ := slices.BinarySearchFunc(placed, b.offset, func(o place, off int64) int { return cmp.Compare(o.offset, off) })
-		placed = slices.Insert(placed, at, place{b.offset, b.offset + need, b.first, b.last})
-		size = max(size, b.offset+need)
+		size = max(size, x.end)
 	}
 	return size
+}
+
+// free is the lowest offset of so many bytes that are free all the life of a buffer.
+func (a *arena) free(b *buffer, need int64) int64 {
+	var offset int64
+	for moved := true; moved; {
+		moved = false
+		for i := range a.long {
+			o := &a.long[i]
+			if o.offset >= offset+need {
+				break
+			}
+			if o.end > offset && o.first <= b.last && b.first <= o.last {
+				offset, moved = o.end, true
+			}
+		}
+		for _, list := range a.short[b.first+1 : b.last+2] { // those of one list do not meet each other
+			at := after(list, offset)
+			if at > 0 && list[at-1].end > offset {
+				at--
+			}
+			for ; at < len(list) && list[at].offset < offset+need; at++ {
+				offset, moved = list[at].end, true
+			}
+		}
+	}
+	return offset
+}
+
+// after counts the extents of a list that begin at or below an offset.
+func after(list []extent, offset int64) int {
+	lo, hi := 0, len(list)
+	for lo < hi {
+		if mid := (lo + hi) / 2; list[mid].offset <= offset {
+			lo = mid + 1
+		} else {
+			hi = mid
+		}
+	}
+	return lo
 }

@@ -1,6 +1,7 @@
 package codegen
 
 import (
+	"cmp"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -19,7 +20,7 @@ func TestLayout(t *testing.T) {
 		for i := range bufs {
 			b := &bufs[i]
 			*b = buffer{dt: ir.F32, space: plan.Arena, bytes: int64(1 + r.IntN(5000)), first: r.IntN(40) - 1}
-			b.last = b.first + r.IntN(10)
+			b.last = b.first + r.IntN(10+r.IntN(40))
 			switch r.IntN(10) {
 			case 0:
 				b.space = plan.State
@@ -29,9 +30,15 @@ func TestLayout(t *testing.T) {
 			total += (b.bytes + plan.Align - 1) / plan.Align * plan.Align
 		}
 		again := slices.Clone(bufs)
-		size := layout(bufs)
-		if layout(again) != size || !slices.Equal(bufs, again) {
+		var a arena
+		size := a.layout(bufs)
+		if a.layout(again) != size || !slices.Equal(bufs, again) {
 			t.Fatal("two layouts of equal buffers differ")
+		}
+		plain := slices.Clone(bufs)
+		lowest(plain)
+		if !slices.Equal(bufs, plain) {
+			t.Fatal("a buffer is not at the lowest offset that is free")
 		}
 		if size > total {
 			t.Fatalf("arena of %d bytes for %d bytes of buffers", size, total)
@@ -47,6 +54,34 @@ func TestLayout(t *testing.T) {
 				if b.space == plan.Arena && b.last >= b.first && a.first <= b.last && b.first <= a.last &&
 					a.offset < b.offset+b.bytes && b.offset < a.offset+a.bytes {
 					t.Fatalf("buffers %d and %d live together and share bytes", i, j)
+				}
+			}
+		}
+	}
+}
+
+// lowest lays out buffers in the order of layout, and looks at all that are placed for
+// each.
+func lowest(bufs []buffer) {
+	var order []int
+	for i := range bufs {
+		if bufs[i].space == plan.Arena && bufs[i].last >= bufs[i].first {
+			order = append(order, i)
+		}
+	}
+	slices.SortFunc(order, func(a, b int) int {
+		return cmp.Or(cmp.Compare(bufs[b].bytes, bufs[a].bytes), bufs[a].first-bufs[b].first, a-b)
+	})
+	up := func(n int64) int64 { return (n + plan.Align - 1) / plan.Align * plan.Align }
+	for n, i := range order {
+		b := &bufs[i]
+		b.offset = 0
+		for again := true; again; {
+			again = false
+			for _, j := range order[:n] {
+				o := &bufs[j]
+				if o.first <= b.last && b.first <= o.last && o.offset < b.offset+up(b.bytes) && b.offset < o.offset+up(o.bytes) {
+					b.offset, again = o.offset+up(o.bytes), true
 				}
 			}
 		}

@@ -2,7 +2,6 @@ package codegen
 
 import (
 	"fmt"
-	"strings"
 
 	"github.com/kiln-project/kiln/codegen/kernels"
 	"github.com/kiln-project/kiln/codegen/plan"
@@ -13,12 +12,11 @@ import (
 // Compile adds: AddAround.
 func (u *Unit) AddRuntime() error {
 	for _, r := range kernels.Runtime {
-		formats := formatsOf(r.Params)
-		key := fmt.Sprintf("%s %s  %s", r.Form, r.Form, strings.Join(formats, " ")) // as of a launch without a spec
+		key := specOf(string(appendSpec(nil, r.Form, &kernels.Launch{Name: r.Form})), r.Params) // as of a launch
 		if _, ok := u.symbols[key]; ok {
 			continue
 		}
-		if _, err := u.build(key, r.Form, r.Params, r.Body, plan.Kernel{Form: r.Form, Spec: key, Params: formats}); err != nil {
+		if _, err := u.build(key, r.Form, r.Params, r.Body, plan.Kernel{Form: r.Form, Spec: key, Params: formatsOf(r.Params)}); err != nil {
 			return fmt.Errorf("kernel %s: %w", r.Form, err)
 		}
 	}

@@ -25,8 +25,9 @@ func (u *Unit) SelectKernels(s *passes.Step) error {
 		return fmt.Errorf("graph @%s: symbols %s are not bound", g.Name, strings.Join(g.Syms, ", "))
 	}
 	l := u.lowerer()
-	*l = lowerer{
-		u: u, bufs: l.bufs[:0], launches: l.launches[:0], args: l.args[:0], emitted: l.emitted[:0], requests: s.Bind["B"], set: s.Set,
+	l = &lowerer{ // kernels of the earlier step may be in the making: its maps stay
+		u: u, bufs: l.bufs[:0], launches: l.launches[:0], args: l.args[:0], emitted: l.emitted[:0],
+		refs: l.refs.again(), planArgs: l.planArgs.again(), users: l.users, requests: s.Bind["B"], set: s.Set,
 		values: make(map[*ir.Value]value, len(g.Weights)+2*len(g.Ops)), written: make(map[*ir.Value]bool, len(g.Updates)),
 		inline: map[*ir.Op]*ir.Op{}, chains: map[*ir.Op]inlined{}, early: map[*ir.Op]*ir.Op{}, done: map[*ir.Op]bool{},
 	}
@@ -67,6 +68,31 @@ func (u *Unit) SelectKernels(s *passes.Step) error {
 	}
 	u.steps[s] = l
 	return l.err
+}
+
+// slab is memory for many short lists that are dropped together.
+type slab[T any] struct {
+	all  []T // what is used again
+	free []T
+	size int // of all that was taken
+}
+
+// take returns an empty list with room for n.
+func (s *slab[T]) take(n int) []T {
+	if len(s.free) < n {
+		s.free = make([]T, max(n, s.size, 1024))
+	}
+	list := s.free[:0:n]
+	s.free, s.size = s.free[n:], s.size+n
+	return list
+}
+
+// again is a slab with as much room as this one gave, whose lists nobody has any more.
+func (s *slab[T]) again() slab[T] {
+	if n := s.size + s.size/4; cap(s.all) < n {
+		s.all = make([]T, n)
+	}
+	return slab[T]{free: s.all[:cap(s.all)], all: s.all}
 }
 
 // lowerer returns one whose lists have memory of an earlier step, if there is any.
@@ -111,6 +137,9 @@ type lowerer struct {
 	launches []plan.Launch
 	args     [][]argRef // per launch, parallel to Args
 	emitted  []emitted  // per launch, what its kernel is made of
+	refs     slab[argRef]
+	planArgs slab[plan.Arg]
+	users    map[*ir.Value][]*ir.Op // of chain
 
 	// Of the op being lowered:
 	cur      *ir.Op
@@ -392,8 +421,8 @@ func (l *lowerer) Launch(k kernels.Launch) {
 	pl := plan.Launch{Op: l.label(l.cur), Loc: l.cur.Loc, Grid: k.Grid, Work: k.Work, Flops: k.Flops, Choices: l.choices}
 	l.choices = nil
 	n := len(k.In) + len(k.Out) + len(k.Ints)
-	refs := make([]argRef, 0, n)
-	pl.Args = make([]plan.Arg, 0, n)
+	refs := l.refs.take(n)
+	pl.Args = l.planArgs.take(n)
 	add := func(list []kernels.Ref, mode plan.Mode) {
 		for _, r := range list {
 			b := &l.bufs[r.ID]
@@ -425,13 +454,16 @@ func (l *lowerer) Launch(k kernels.Launch) {
 	l.emitted = append(l.emitted, emitted{k, l.form, l.rejected})
 }
 
-// build makes the kernels of the launches.
-func (l *lowerer) build() error {
+// build makes the kernels of the launches, or has them made.
+func (l *lowerer) build(graph string) error {
 	for i := range l.launches {
 		e, p := &l.emitted[i], &l.launches[i]
 		var err error
 		if p.Kernel, err = l.u.kernel(e.form.Name, e.rejected, e.Launch); err != nil {
-			return fmt.Errorf("%s: %s: %w", p.Loc, p.Op, err)
+			return fmt.Errorf("graph @%s: %s: %s: %w", graph, p.Loc, p.Op, err)
+		}
+		if k := l.u.Kernels[p.Kernel]; k.made != nil && k.at == "" {
+			k.at = fmt.Sprintf("graph @%s: %s: %s", graph, p.Loc, p.Op)
 		}
 	}
 	return nil

@@ -137,8 +137,9 @@ func rowsOf(s *passes.Step) int { return max(s.Bind["T"], s.Bind["B"]) }
 // memory.
 type probe struct {
 	graph    *ir.Graph
-	step, op int // where it was found
-	rows     int // of the step
+	where    string // graph, place and name of the op, for errors
+	step, op int    // where it was found
+	rows     int    // of the step
 	requests int
 	set      map[string]int
 }
@@ -147,22 +148,24 @@ type probe struct {
 // the values of their operands the one of the smallest step, of these the first. at says
 // where in the list one with a key is.
 func findProbes(s *passes.Step, step int, list []probe, at map[string]int) ([]probe, error) {
+	var key []byte
 	for i, op := range s.Graph.Ops {
 		if op.Def.FusedBy == "" {
 			continue
 		}
-		key := probeKey(op)
-		j, ok := at[key]
+		key = appendProbeKey(key[:0], op)
+		j, ok := at[string(key)]
 		if ok && rowsOf(s) >= list[j].rows {
 			continue
 		}
+		where := fmt.Sprintf("graph @%s, %d rows: %s: %s", s.Graph.Name, rowsOf(s), op.Where(), op.Def.Name)
 		g, err := probeGraph("probe", op)
 		if err != nil {
-			return nil, fmt.Errorf("%s: %s: %w", op.Where(), op.Def.Name, err)
+			return nil, fmt.Errorf("%s: %w", where, err)
 		}
-		p := probe{g, step, i, rowsOf(s), s.Bind["B"], s.Set}
+		p := probe{graph: g, where: where, step: step, op: i, rows: rowsOf(s), requests: s.Bind["B"], set: s.Set}
 		if !ok {
-			at[key], list = len(list), append(list, p)
+			at[string(key)], list = len(list), append(list, p)
 		} else {
 			list[j] = p
 		}
@@ -199,11 +202,16 @@ type prober struct {
 // add lowers a probe, unless others run its kernels already.
 func (p *prober) add(from *probe) error {
 	op := from.fused()
-	fail := func(err error) error { return fmt.Errorf("%s: %s: %w", op.Where(), op.Def.Name, err) }
+	fail := func(err error) error { return fmt.Errorf("%s: %w", from.where, err) }
 	g, err := probeGraph(fmt.Sprintf("probe.%d", len(p.graphs)), op)
 	if err != nil {
 		return fail(err)
 	}
+	defer func(known int) { // who asks for a kernel is named in its errors
+		for _, k := range p.u.Kernels[known:] {
+			k.at = from.where
+		}
+	}(len(p.u.Kernels))
 	step := &passes.Step{Graph: g, Bind: map[string]int{"B": from.requests}, Set: from.set}
 	if err := p.u.lower(step); err != nil {
 		return fail(err)
@@ -243,7 +251,7 @@ func (p *probe) fused() *ir.Op { return p.graph.Outputs[0].Value.Op }
 // probeOperands declares an op's operands in a graph: weights stay what they are, all
 // else that is computed is an input.
 func probeOperands(b *ir.Builder, op *ir.Op) []*ir.Value {
-	b.At(op.Loc)
+	b.AtOp(op)
 	args := make([]*ir.Value, len(op.Args))
 	weights := map[string]*ir.Value{}
 	for i, a := range op.Args {
@@ -262,10 +270,10 @@ func probeOperands(b *ir.Builder, op *ir.Op) []*ir.Value {
 	return args
 }
 
-// probeKey tells fused ops apart: those with one key differ in nothing but the values of
-// their operands.
-func probeKey(op *ir.Op) string {
-	return op.Signature(func(i int) string {
+// appendProbeKey tells fused ops apart: those with one key differ in nothing but the
+// values of their operands.
+func appendProbeKey(b []byte, op *ir.Op) []byte {
+	return op.AppendSignature(b, func(i int) string {
 		if op.Args[i].Kind == ir.WeightValue {
 			return " weight"
 		}

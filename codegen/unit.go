@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"hash/fnv"
 	"slices"
-	"strings"
-	"sync"
 
 	"github.com/kiln-project/kiln/codegen/kernel"
 	"github.com/kiln-project/kiln/codegen/kernels"
@@ -38,7 +36,8 @@ type Unit struct {
 	key     []byte // of the kernel or op that is looked up
 	encode  bool   // plans are not kept in the module but in plans, as they are written
 	plans   [][]byte
-	text    []byte                    // of the plan that is encoded
+	text    []byte // of the plan that is encoded
+	arena   arena
 	made    *madeKernels              // of several units; nil: of this one alone
 	spare   *lowerer                  // of a step whose plan was encoded: its lists are used again
 	steps   map[*passes.Step]*lowerer // between select-kernels and plan-memory
@@ -49,6 +48,9 @@ type Kernel struct {
 	Symbol string
 	Spec   string
 	IR     string // LLVM IR of a module that holds just this kernel
+
+	made *madeKernel // until settle: what is made of it meanwhile
+	at   string      // what asked for it first
 }
 
 // NewUnit starts a unit.
@@ -104,29 +106,43 @@ func (u *Unit) kernel(form string, rejected []plan.Rejected, k kernels.Launch) (
 func appendSpec(b []byte, form string, k *kernels.Launch) []byte {
 	b = append(append(append(append(append(b, form...), ' '), k.Name...), ' '), k.Spec...)
 	for _, r := range k.In {
-		b = append(append(b, ' '), r.DT.String()...)
+		b = appendFormat(append(b, ' '), r.DT, false)
 	}
 	for _, r := range k.Out {
-		b = append(append(b, " ="...), r.DT.String()...)
+		b = appendFormat(append(b, ' '), r.DT, true)
 	}
 	for range k.Ints {
-		b = append(b, " int"...)
+		b = appendFormat(append(b, ' '), ir.Invalid, false)
 	}
 	return b
+}
+
+// specOf is the like of a kernel that no op launches: a head, and the formats of its
+// parameters.
+func specOf(head string, params []kernel.Param) string {
+	b := []byte(head)
+	for _, p := range params {
+		b = appendFormat(append(b, ' '), p.Mem, p.Out)
+	}
+	return string(b)
+}
+
+// appendFormat appends a parameter as plan.Kernel has it.
+func appendFormat(b []byte, mem ir.DType, out bool) []byte {
+	if mem == ir.Invalid {
+		return append(b, "int"...)
+	}
+	if out {
+		b = append(b, '=')
+	}
+	return append(b, mem.String()...)
 }
 
 // formatsOf are the parameters as plan.Kernel has them.
 func formatsOf(params []kernel.Param) []string {
 	var formats []string
 	for _, p := range params {
-		switch {
-		case p.Mem == ir.Invalid:
-			formats = append(formats, "int")
-		case p.Out:
-			formats = append(formats, "="+p.Mem.String())
-		default:
-			formats = append(formats, p.Mem.String())
-		}
+		formats = append(formats, string(appendFormat(nil, p.Mem, p.Out)))
 	}
 	return formats
 }
@@ -141,58 +157,49 @@ func (u *Unit) build(key, name string, params []kernel.Param, body func(*kernel.
 			return 0, fmt.Errorf("kernels %q and %q have one symbol %s", other.Spec, key, kn.Symbol)
 		}
 	}
-	made, err := u.made.get(kn, func() (madeKernel, error) {
+	kn.made = u.made.begin(kn, func() (ir string, shared int, err error) {
 		m := kernel.NewModule(u.Target)
 		if err := m.Build(kn.Symbol, params, body); err != nil {
-			return madeKernel{}, err
+			return "", 0, err
 		}
-		return madeKernel{m.Text(), m.Pool(kn.Symbol)}, nil
+		return m.Text(), m.Pool(kn.Symbol), nil
 	})
-	if err != nil {
-		return 0, err
-	}
-	kn.IR = made.ir
 	i := len(u.Kernels)
 	u.symbols[key] = i
 	u.Kernels = append(u.Kernels, kn)
-	as.Symbol, as.Shared = kn.Symbol, made.shared
+	as.Symbol = kn.Symbol
 	u.Module.Kernels = append(u.Module.Kernels, as)
+	if u.made == nil {
+		return i, u.settle(i)
+	}
 	return i, nil
 }
 
-// madeKernels are kernels that units for one target share, by their key: all that their
-// code depends on.
-type madeKernels struct {
-	ahead *ahead // or nil
-
-	mu   sync.Mutex
-	list map[string]madeKernel
+// settle waits for a kernel that is made beside, and takes what came of it.
+func (u *Unit) settle(i int) error {
+	k := u.Kernels[i]
+	if k.made == nil {
+		return nil
+	}
+	<-k.made.done
+	if k.made.err != nil {
+		return k.made.err
+	}
+	k.IR, u.Module.Kernels[i].Shared, k.made = k.made.ir, k.made.shared, nil
+	return nil
 }
 
-type madeKernel struct {
-	ir     string
-	shared int // bytes of shared memory that a launch gives
-}
-
-// get returns a kernel, made on first use. What two units make at the same time is equal.
-func (m *madeKernels) get(k *Kernel, build func() (madeKernel, error)) (madeKernel, error) {
-	if m == nil {
-		return build()
+// settleAll settles all kernels. The first error in their order is reported, with the
+// place in the model that asked for the kernel.
+func (u *Unit) settleAll() error {
+	for i, k := range u.Kernels {
+		if err := u.settle(i); err != nil && k.at != "" {
+			return fmt.Errorf("%s: %w", k.at, err)
+		} else if err != nil {
+			return err
+		}
 	}
-	m.mu.Lock()
-	made, ok := m.list[k.Spec]
-	m.mu.Unlock()
-	if ok {
-		return made, nil
-	}
-	made, err := build()
-	if err == nil {
-		m.mu.Lock()
-		m.list[k.Spec] = made
-		m.mu.Unlock()
-		m.ahead.begin(&Kernel{k.Symbol, k.Spec, made.ir})
-	}
-	return made, err
+	return nil
 }
 
 // AddAround adds the kernels that run around the launches of a step, unless they are
@@ -203,10 +210,9 @@ func (u *Unit) AddAround() error {
 	}
 	var at [2]int
 	for i, s := range kernels.Steps() {
-		formats := formatsOf(s.Params)
-		key := s.Form + " " + strings.Join(formats, " ")
+		key := specOf(s.Form, s.Params)
 		var err error
-		if at[i], err = u.build(key, s.Form, s.Params, s.Body, plan.Kernel{Form: s.Form, Spec: key, Params: formats}); err != nil {
+		if at[i], err = u.build(key, s.Form, s.Params, s.Body, plan.Kernel{Form: s.Form, Spec: key, Params: formatsOf(s.Params)}); err != nil {
 			return err
 		}
 	}

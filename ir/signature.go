@@ -4,34 +4,15 @@ import (
 	"fmt"
 	"math"
 	"strconv"
-	"strings"
 )
 
-// Signature is what an op is but for its place and the values of its operands: name,
-// attributes, types of operands, and the values of constants, which are part of what is
-// computed. mark adds what else tells operand i apart, or "".
-func (op *Op) Signature(mark func(i int) string) string {
-	var s strings.Builder
-	s.WriteString(op.Def.Name)
-	for _, a := range op.Attrs {
-		fmt.Fprintf(&s, " %s=%v", a.Key, a.Val)
-	}
-	for i, a := range op.Args {
-		fmt.Fprintf(&s, " (%s", a.Type)
-		if c := a.Constant(); c != nil {
-			fmt.Fprintf(&s, " = %v", c.Float("value"))
-		}
-		s.WriteString(mark(i) + ")")
-	}
-	return s.String()
-}
-
-// AppendKey appends to b what tells ops of one name, with equal attributes and operands
-// of equal types, from others: for tables of what was computed of an op.
-func (op *Op) AppendKey(b []byte) []byte {
+// AppendSignature appends what an op is but for its place and the values of its operands:
+// name, attributes, types of operands, and the values of constants, which are part of what
+// is computed. mark, if not nil, adds what else tells operand i apart, or "".
+func (op *Op) AppendSignature(b []byte, mark func(i int) string) []byte {
 	b = append(b, op.Def.Name...)
 	for _, a := range op.Attrs {
-		b = append(b, ' ')
+		b = append(append(append(b, ' '), a.Key...), '=')
 		switch v := a.Val.(type) {
 		case int:
 			b = strconv.AppendInt(b, int64(v), 10)
@@ -57,8 +38,14 @@ func (op *Op) AppendKey(b []byte) []byte {
 			b = fmt.Appendf(b, "%T %v", v, v)
 		}
 	}
-	for _, x := range op.Args {
+	for i, x := range op.Args {
 		b = x.Type.appendKey(append(b, ' '))
+		if c := x.Constant(); c != nil {
+			b = strconv.AppendUint(append(b, '='), math.Float64bits(c.Float("value")), 16)
+		}
+		if mark != nil {
+			b = append(b, mark(i)...)
+		}
 	}
 	return b
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/kiln-project/kiln/ir"
+	"github.com/kiln-project/kiln/passes/parallel"
 )
 
 // Event tells of one application of a pass: on one graph, or on the module.
@@ -68,7 +69,7 @@ func together(m *Module, list []*Pass) error {
 	err := run(m, list)
 	m.unverified = false
 	if err == nil {
-		err = (&Context{Module: m}).verifyAll()
+		err = (&Context{Module: m}).verifyNew(before.Pack)
 	}
 	if err == nil {
 		for i := len(before.Remarks); i < len(m.Remarks); i++ {
@@ -88,45 +89,6 @@ func Lower(m *Module, buckets []Bucket, b Backend) error {
 	}
 	m.Buckets, m.Backend = buckets, b
 	return run(m, stage(Steps))
-}
-
-// LowerEach is Lower bucket by bucket, for callers that look at no step afterwards: m has
-// no Steps then. Only the graph of one step is in memory at a time. Applications have the
-// numbers, and remarks the order, that Lower gives them. A module that someone listens to,
-// and passes that need all steps at once, are lowered as Lower does it.
-func LowerEach(m *Module, buckets []Bucket, b Backend) error {
-	list := slices.DeleteFunc(stage(Steps), func(p *Pass) bool { return !m.Config.runs(p) })
-	if m.Config.Trace != nil || m.Config.VerifyEach || b == nil || slices.ContainsFunc(list, func(p *Pass) bool { return p.Module != nil && !p.Each }) {
-		return Lower(m, buckets, b)
-	}
-	// Those that make graphs of graphs come first, and the graphs are verified then.
-	graphs := slices.IndexFunc(list, func(p *Pass) bool { return p.Module != nil && p.Name != bindName })
-	if graphs < 0 {
-		graphs = len(list)
-	}
-	first, remarks := m.applied, len(m.Remarks)
-	end := first
-	defer func() { m.Buckets, m.Steps, m.applied = buckets, nil, end }()
-	m.Backend = b
-	for i := range buckets {
-		m.Buckets, m.Steps, m.bucket, m.of = buckets[i:i+1], nil, i, len(buckets)
-		m.applied = first
-		err := together(m, list[:graphs])
-		if err == nil {
-			err = run(m, list[graphs:])
-		}
-		m.bucket, m.of = 0, 0
-		if err != nil {
-			return err
-		}
-		end = m.applied
-	}
-	at := map[string]int{}
-	for i, p := range list {
-		at[p.Name] = i
-	}
-	slices.SortStableFunc(m.Remarks[remarks:], func(a, b Remark) int { return at[a.Pass] - at[b.Pass] })
-	return nil
 }
 
 // Optimize applies the passes on steps that make graphs of graphs: those before
@@ -205,10 +167,36 @@ func runOne(p *Pass, m *Module) error {
 		}
 		return nil
 	}
+	if p.Apart && m.Config.Trace == nil && !m.Config.VerifyEach {
+		return applyApart(p, m)
+	}
 	for i, g := range m.Entries {
 		if m.Entries[i], err = c.apply(p, g, -1); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// applyApart applies a pass to all entries at once. Numbers of applications and remarks
+// are those of one after the other.
+func applyApart(p *Pass, m *Module) error {
+	own, errs := make([]Module, len(m.Entries)), make([]error, len(m.Entries))
+	out := make([]*ir.Graph, len(m.Entries))
+	parallel.Do(len(m.Entries), func(i int) {
+		own[i] = *m
+		own[i].Remarks, own[i].visits = nil, 0
+		if !p.Required {
+			own[i].applied += i
+		}
+		out[i], errs[i] = (&Context{Module: &own[i], pass: p.Name}).apply(p, m.Entries[i], -1)
+	})
+	for i := range own {
+		m.Remarks, m.visits, m.applied = append(m.Remarks, own[i].Remarks...), m.visits+own[i].visits, own[i].applied
+		if errs[i] != nil {
+			return errs[i]
+		}
+		m.Entries[i] = out[i]
 	}
 	return nil
 }
@@ -300,13 +288,12 @@ func (c *Context) module(p *Pass) error {
 }
 
 // verifyAll verifies every graph of the module.
-func (c *Context) verifyAll() error {
-	for _, g := range c.Module.graphs() {
-		if err := verify(g); err != nil {
-			return err
-		}
-	}
-	return nil
+func (c *Context) verifyAll() error { return c.verifyNew(nil) }
+
+// verifyNew is verifyAll without a pack graph that was verified before.
+func (c *Context) verifyNew(pack *ir.Graph) error {
+	graphs := slices.DeleteFunc(c.Module.graphs(), func(g *ir.Graph) bool { return g != nil && g == pack })
+	return parallel.First(len(graphs), func(i int) error { return verify(graphs[i]) })
 }
 
 // verify verifies what a pass left, which may be nothing.

@@ -6,6 +6,7 @@ import (
 	"reflect"
 	"slices"
 	"sort"
+	"sync"
 
 	"github.com/kiln-project/kiln/ir"
 )
@@ -59,15 +60,26 @@ type use struct {
 type uses struct {
 	of    map[*ir.Value][]use // in the order of the ops, outputs and updates last
 	index map[*ir.Op]int
+
+	firsts []use
 }
+
+// usesPool has those that are of no use any more: every rule of every graph needs some.
+var usesPool = sync.Pool{New: func() any { return &uses{of: map[*ir.Value][]use{}, index: map[*ir.Op]int{}} }}
+
+// drop gives the memory to the next usesOf.
+func (u *uses) drop() { usesPool.Put(u) }
 
 func usesOf(g *ir.Graph) *uses {
 	n := len(g.Outputs) + len(g.Updates)
 	for _, op := range g.Ops {
 		n += len(op.Args)
 	}
-	u := &uses{of: make(map[*ir.Value][]use, n), index: make(map[*ir.Op]int, len(g.Ops))}
-	firsts := make([]use, n) // most values have one use: memory for that of all of them
+	u := usesPool.Get().(*uses)
+	clear(u.of)
+	clear(u.index)
+	u.firsts = slices.Grow(u.firsts[:0], n)[:n]
+	firsts := u.firsts // most values have one use: memory for that of all of them
 	add := func(v *ir.Value, by use) {
 		list, ok := u.of[v]
 		if !ok {

@@ -24,6 +24,9 @@ type Pass struct {
 	// of the two.
 	Graph  func(*Context, *ir.Graph) (*ir.Graph, error)
 	Module func(*Context) error
+	// Apart says that Graph looks at its graph alone, and may do so for several entries at
+	// once.
+	Apart bool
 	// Each says that a Module pass on steps treats each by itself, so that it need not
 	// have all of them at once.
 	Each bool

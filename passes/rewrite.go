@@ -58,6 +58,7 @@ func Rewrite(c *Context, g *ir.Graph, rules ...Rule) (*ir.Graph, error) {
 		}
 	}
 	u := usesOf(g)
+	defer u.drop()
 	taken := map[*ir.Op]int{} // where the replacement of its match goes
 	at := map[int][]place{}
 	for _, op := range g.Ops {

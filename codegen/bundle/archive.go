@@ -47,6 +47,6 @@ func FromArchive(data []byte) (Files, error) {
 		if h.Size > int64(in.Len()) {
 			return nil, fmt.Errorf("%s: %w", h.Name, io.ErrUnexpectedEOF)
 		}
-		files = append(files, File{h.Name, data[at : at+h.Size : at+h.Size]})
+		files = append(files, File{Name: h.Name, Data: data[at : at+h.Size : at+h.Size]})
 	}
 }

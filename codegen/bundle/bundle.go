@@ -15,8 +15,6 @@ package bundle
 
 import (
 	"bytes"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -93,41 +91,6 @@ func ObjectName(target string) string {
 	return "kernels.so"
 }
 
-// Write makes the folder. It appears whole or not at all: a folder that is there
-// already is replaced only if it is a bundle.
-func (b *Bundle) Write(dir string) error {
-	if err := CanWrite(dir); err != nil {
-		return err
-	}
-	tmp, err := os.MkdirTemp(filepath.Dir(filepath.Clean(dir)), ".kiln-*")
-	if err != nil {
-		return err
-	}
-	defer os.RemoveAll(tmp)
-	if err := b.writeTo(tmp); err != nil {
-		return err
-	}
-	if err := os.Chmod(tmp, 0o755); err != nil {
-		return err
-	}
-	old := tmp + ".old"
-	if err := os.Rename(dir, old); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return err
-	}
-	defer os.RemoveAll(old)
-	return os.Rename(tmp, dir)
-}
-
-// CanWrite finds what Write would refuse, before there is a bundle to be written: a
-// folder that is in no folder, and what is there and is no bundle.
-func CanWrite(dir string) error {
-	if info, err := os.Lstat(dir); err == nil && (!info.IsDir() || !isBundle(dir)) {
-		return fmt.Errorf("%s exists and is not a bundle", dir)
-	}
-	_, err := os.Stat(filepath.Dir(filepath.Clean(dir)))
-	return err
-}
-
 // isBundle reports whether a folder's manifest is one, of any version.
 func isBundle(dir string) bool {
 	data, err := os.ReadFile(filepath.Join(dir, manifestName))
@@ -139,35 +102,7 @@ func isBundle(dir string) bool {
 	return err == nil && json.Unmarshal(data, &m) == nil && m.Format > 0 && m.Kiln != "" && m.Files != nil
 }
 
-func (b *Bundle) writeTo(dir string) error {
-	b.Manifest.Files = map[string]string{}
-	put := func(name string, data []byte) error {
-		if name != manifestName {
-			b.Manifest.Files[filepath.ToSlash(name)] = digest(data)
-		}
-		path := filepath.Join(dir, name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			return err
-		}
-		return os.WriteFile(path, data, 0o644)
-	}
-	errs := []error{put("config.json", b.Config)}
-	for _, t := range b.Manifest.Targets {
-		for _, f := range b.Code[t] {
-			errs = append(errs, put(filepath.Join(t, filepath.FromSlash(f.Name)), f.Data))
-		}
-	}
-	manifest, err := marshal(b.Manifest) // last: it holds the digests
-	errs = append(errs, err, put(manifestName, manifest))
-	return errors.Join(errs...)
-}
-
 const manifestName = "manifest.json"
-
-func digest(data []byte) string {
-	sum := sha256.Sum256(data)
-	return hex.EncodeToString(sum[:])
-}
 
 // read returns a file whose digest the manifest has.
 func (b *Bundle) read(dir, name string) ([]byte, error) {
@@ -279,7 +214,7 @@ func (f Files) Digest() string {
 	files := map[string]string{}
 	for _, x := range f {
 		if runs(x.Name) {
-			files[x.Name] = digest(x.Data)
+			files[x.Name] = x.sum()
 		}
 	}
 	return digestOf(files)
@@ -306,7 +241,7 @@ func (b *Bundle) files(dir, target string, want func(name string) bool) (Files, 
 		if err != nil {
 			return nil, err
 		}
-		files = append(files, File{rest, data})
+		files = append(files, File{Name: rest, Data: data})
 	}
 	return files, nil
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"strings"
 
 	"github.com/kiln-project/kiln/codegen/plan"
@@ -39,42 +40,6 @@ func (c *Code) PackGraph() (*ir.Graph, error) {
 	return graphs[0], nil
 }
 
-// File is one file of a target's folder.
-type File struct {
-	Name string // with slashes
-	Data []byte
-}
-
-// Files are a target's folder.
-type Files []File
-
-// Get returns a file.
-func (f Files) Get(name string) ([]byte, bool) {
-	for _, x := range f {
-		if x.Name == name {
-			return x.Data, true
-		}
-	}
-	return nil, false
-}
-
-// CodeBytes is the size of the target's code object.
-func (f Files) CodeBytes(target string) int {
-	object, _ := f.Get(ObjectName(target))
-	return len(object)
-}
-
-// Plans counts the plans.
-func (f Files) Plans() int {
-	n := 0
-	for _, x := range f {
-		if strings.HasPrefix(x.Name, planPrefix) {
-			n++
-		}
-	}
-	return n
-}
-
 const (
 	moduleName = "module.json"
 	packName   = "pack.kir"
@@ -88,10 +53,10 @@ func AppendPlan(b []byte, p *plan.Plan) []byte { return append(p.AppendJSON(b), 
 // Encode makes the files. Equal code gives equal bytes.
 func (c *Code) Encode() (Files, error) {
 	module, err := marshal(c.Module)
-	files := Files{{ObjectName(c.Module.Target), c.Object}, {moduleName, module}}
+	files := Files{{Name: ObjectName(c.Module.Target), Data: c.Object}, {Name: moduleName, Data: module}}
 	errs := []error{err}
 	if c.Pack != "" {
-		files = append(files, File{packName, []byte(c.Pack)})
+		files = append(files, File{Name: packName, Data: []byte(c.Pack)})
 	}
 	plans := c.Plans
 	if plans == nil {
@@ -100,7 +65,7 @@ func (c *Code) Encode() (Files, error) {
 		}
 	}
 	for i, data := range plans {
-		files = append(files, File{fmt.Sprintf("%s%03d.json", planPrefix, i), data})
+		files = append(files, File{Name: fmt.Sprintf("%s%03d.json", planPrefix, i), Data: data})
 	}
 	for _, s := range []struct {
 		folder string
@@ -115,14 +80,14 @@ func (c *Code) Encode() (Files, error) {
 
 // Emit adds a file that people read and nothing runs.
 func (f Files) Emit(name string, data []byte) Files {
-	return append(f, File{emitFolder + name, data})
+	return append(f, File{Name: emitFolder + name, Data: data})
 }
 
 // DecodeModule reads the module without its plans.
 func (f Files) DecodeModule(target string) (*plan.Module, error) {
-	data, ok := f.Get(moduleName)
-	if !ok {
-		return nil, fmt.Errorf("no %s", moduleName)
+	data, err := f.Get(moduleName)
+	if err != nil {
+		return nil, err
 	}
 	m := &plan.Module{}
 	if err := decode(moduleName, data, m); err != nil {
@@ -150,16 +115,20 @@ func (f Files) decodeCode(target string) (*Code, error) {
 		return nil, err
 	}
 	c := &Code{Module: m}
-	var ok bool
-	if c.Object, ok = f.Get(ObjectName(target)); !ok {
-		return nil, fmt.Errorf("no %s", ObjectName(target))
+	if c.Object, err = f.Get(ObjectName(target)); err != nil {
+		return nil, err
 	}
-	if pack, ok := f.Get(packName); ok {
-		c.Pack = string(pack)
+	pack, err := f.Get(packName)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
 	}
+	c.Pack = string(pack)
 	for _, x := range f {
 		if !strings.HasPrefix(x.Name, planPrefix) {
 			continue
+		}
+		if x.Data, err = x.content(); err != nil {
+			return nil, err
 		}
 		p := &plan.Plan{}
 		if err := decode(x.Name, x.Data, p); err != nil {

@@ -3,6 +3,7 @@ package bundle
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"strings"
 
 	"github.com/kiln-project/kiln/codegen/plan"
@@ -40,7 +41,7 @@ func (s *Side) encode(folder string) (Files, error) {
 	}
 	files, err := (&Code{Module: s.Module, Plans: s.Plans, Object: s.Object}).Encode()
 	if s.Graphs != "" {
-		files = append(files, File{graphsName, []byte(s.Graphs)})
+		files = append(files, File{Name: graphsName, Data: []byte(s.Graphs)})
 	}
 	for i := range files {
 		files[i].Name = folder + files[i].Name
@@ -54,7 +55,8 @@ func (f Files) side(folder, target string, of *plan.Module) (*Side, error) {
 	var in Files
 	for _, x := range f {
 		if name, ok := strings.CutPrefix(x.Name, folder); ok {
-			in = append(in, File{name, x.Data})
+			x.Name = name
+			in = append(in, x)
 		}
 	}
 	if in == nil {
@@ -65,9 +67,11 @@ func (f Files) side(folder, target string, of *plan.Module) (*Side, error) {
 		return nil, fmt.Errorf("%s: %w", folder, err)
 	}
 	s := &Side{Module: c.Module, Object: c.Object}
-	if text, ok := in.Get(graphsName); ok {
-		s.Graphs = string(text)
+	text, err := in.Get(graphsName)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("%s: %w", folder, err)
 	}
+	s.Graphs = string(text)
 	have := map[string]plan.Storage{}
 	for _, w := range of.Weights {
 		have[w.Name] = w

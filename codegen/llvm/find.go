@@ -30,6 +30,9 @@ type FindOptions struct {
 	Dir string
 	// ROCm is where ROCm lives; /opt/rocm if empty.
 	ROCm string
+	// Memo, if set, keeps what the programs say: they are not asked again while they are
+	// the same files.
+	Memo Memo
 }
 
 // Find returns an LLVM, looking at these places in order:
@@ -51,6 +54,7 @@ func Find(ctx context.Context, opts FindOptions) (*Toolchain, error) {
 	for _, p := range places(opts) {
 		tc, err := p.probe(ctx)
 		if err == nil {
+			tc.memo = opts.Memo
 			err = tc.fill(ctx)
 		}
 		if ctx.Err() != nil {
@@ -212,15 +216,18 @@ func (p place) probe(ctx context.Context) (*Toolchain, error) {
 	return tc, nil
 }
 
-// fill runs the tools to learn their version, and finds the library.
+// fill finds the library, and runs the tools to learn their version.
 func (tc *Toolchain) fill(ctx context.Context) error {
+	if tc.LibLLVM == "" {
+		tc.LibLLVM, tc.LibLLVMWhy = libraryOf(tc.LLC)
+	}
 	tools := []struct{ name, path string }{{"llc", tc.LLC}, {"opt", tc.Opt}, {"ld.lld", tc.LLD}}
 	versions := make([]version, len(tools))
 	errs := make([]error, len(tools))
 	var wg sync.WaitGroup
 	for i, t := range tools {
 		wg.Go(func() {
-			text, err := ask(ctx, t.path, "--version")
+			text, err := tc.ask(ctx, t.path, "--version")
 			if err == nil {
 				versions[i], err = parseVersion(text)
 			}
@@ -245,9 +252,6 @@ func (tc *Toolchain) fill(ctx context.Context) error {
 		}
 	}
 	tc.Version, tc.Major, tc.Vendor = llc.full, llc.major, llc.vendor
-	if tc.LibLLVM == "" {
-		tc.LibLLVM, tc.LibLLVMWhy = libraryOf(tc.LLC)
-	}
 	tc.BuildID = buildID(tc.LibLLVM, tc.LLC)
 	return nil
 }

@@ -23,7 +23,7 @@ func (tc *Toolchain) target(ctx context.Context, triple string) (*targetInfo, er
 	if t := tc.targets[triple]; t != nil {
 		return t, nil
 	}
-	text, err := ask(ctx, tc.LLC, "-mtriple="+triple, "-mcpu=help")
+	text, err := tc.ask(ctx, tc.LLC, "-mtriple="+triple, "-mcpu=help")
 	if err != nil {
 		return nil, fmt.Errorf("LLVM %s has no target %s: %w", tc.Version, triple, err)
 	}

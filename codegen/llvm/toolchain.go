@@ -32,6 +32,7 @@ type Toolchain struct {
 	// would not do.
 	Tried []Attempt
 
+	memo    Memo // of FindOptions
 	mu      sync.Mutex
 	targets map[string]*targetInfo // by triple; see target.go
 }

@@ -100,7 +100,7 @@ func (m *Module) checkPlan(p *Plan) error {
 		if l.Kernel < 0 || l.Kernel >= len(m.Kernels) {
 			return fmt.Errorf("launch %d: kernel %d of %d", i, l.Kernel, len(m.Kernels))
 		}
-		where := fmt.Sprintf("launch %d (%s)", i, m.Kernels[l.Kernel].Symbol)
+		where := launchName{i, m.Kernels[l.Kernel].Symbol}
 		for _, n := range l.Choices {
 			if n < 0 || n >= len(m.Choices) {
 				return fmt.Errorf("%s: choice %d of %d", where, n, len(m.Choices))
@@ -137,8 +137,17 @@ func (m *Module) checkPlan(p *Plan) error {
 	return p.checkValues()
 }
 
+// launchName is how an error names a launch.
+type launchName struct {
+	number int
+	symbol string
+}
+
+func (n launchName) String() string { return fmt.Sprintf("launch %d (%s)", n.number, n.symbol) }
+
 func (m *Module) checkSlice(s Slice, arena int64) error {
-	size, name := arena, "arena"
+	size := arena
+	name := func() string { return "arena" }
 	if s.Space != Arena {
 		list := m.States
 		if s.Space == Weight {
@@ -149,13 +158,14 @@ func (m *Module) checkSlice(s Slice, arena int64) error {
 		if s.Index < 0 || s.Index >= len(list) || s.Part < 0 || s.Part > 1 {
 			return fmt.Errorf("no %v %d part %d", s.Space, s.Index, s.Part)
 		}
-		size, name = list[s.Index].Bytes[s.Part], s.Space.String()+" "+list[s.Index].Name
+		size = list[s.Index].Bytes[s.Part]
+		name = func() string { return s.Space.String() + " " + list[s.Index].Name }
 	}
 	if s.Offset%Align != 0 {
-		return fmt.Errorf("offset %d of %s is no multiple of %d", s.Offset, name, Align)
+		return fmt.Errorf("offset %d of %s is no multiple of %d", s.Offset, name(), Align)
 	}
 	if s.Offset < 0 || s.Bytes < 0 || s.Bytes > size || s.Offset > size-s.Bytes {
-		return fmt.Errorf("bytes %d..%d are outside %s (%d bytes)", s.Offset, s.Offset+s.Bytes, name, size)
+		return fmt.Errorf("bytes %d..%d are outside %s (%d bytes)", s.Offset, s.Offset+s.Bytes, name(), size)
 	}
 	return nil
 }

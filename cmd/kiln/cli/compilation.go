@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"fmt"
 	"runtime/debug"
 	"time"
 
@@ -71,30 +72,21 @@ const gcPercent = 200
 // build makes a target's files, from the config on.
 func (cn *compilation) build(cc *codegen.Compiler, t *target.Target, o *observer) (bundle.Files, codegen.Stats, error) {
 	defer debug.SetGCPercent(debug.SetGCPercent(gcPercent))
-	start := time.Now()
 	cn.e.tellPasses(passSettings(cn.config, cc.Disable))
-	m, err := buildEntries(cn.c, cn.opts, t.ForPasses(), cn.config, upTo(cn.set.Speculate)...)
-	if err != nil {
-		return nil, codegen.Stats{}, err
-	}
-	o.watch(m)
-	files, st, err := cn.lower(cc, t, m, start)
-	if o != nil {
-		cn.progress.clear()
-	}
-	if ferr := o.finish(m); err == nil { // also of passes that failed
-		err = ferr
-	}
-	return files, st, err
-}
-
-func (cn *compilation) lower(cc *codegen.Compiler, t *target.Target, m *passes.Module, start time.Time) (bundle.Files, codegen.Stats, error) {
-	layout, err := engine.LayoutOf(m.Entries[0])
-	if err != nil {
-		return nil, codegen.Stats{}, err
-	}
-	graphs := time.Since(start)
-	files, st, err := cc.BuildFrom(cn.e.ctx, t, m, bundleBuckets(cn.set, layout, cn.c), cn.emit)
+	var m *passes.Module
+	var graphs time.Duration
+	origin := codegen.Origin{Key: cn.key(), Listens: o != nil, Make: func() (*passes.Module, []passes.Bucket, error) {
+		start := time.Now()
+		var err error
+		if m, err = buildEntries(cn.c, cn.opts, t.ForPasses(), cn.config, upTo(cn.set.Speculate)...); err != nil {
+			return nil, nil, err
+		}
+		o.watch(m)
+		layout, err := engine.LayoutOf(m.Entries[0])
+		graphs = time.Since(start)
+		return m, bundleBuckets(cn.set, layout, cn.c), err
+	}}
+	files, st, err := cc.BuildFrom(cn.e.ctx, t, origin, cn.emit)
 	cn.times.Passes += (graphs + st.Passes).Seconds()
 	cn.times.Codegen += st.Lowering.Seconds()
 	cn.times.LLVM += st.LLVM.Seconds()
@@ -103,5 +95,21 @@ func (cn *compilation) lower(cc *codegen.Compiler, t *target.Target, m *passes.M
 	if err == nil {
 		cn.e.tellBuild(cn.f, t.Name, st)
 	}
+	if o != nil {
+		cn.progress.clear()
+	}
+	if m != nil { // also of passes that failed
+		if ferr := o.finish(m); err == nil {
+			err = ferr
+		}
+	}
 	return files, st, err
+}
+
+// key is all that the graphs and the buckets of a target depend on.
+func (cn *compilation) key() []string {
+	return []string{
+		fmt.Sprintf("config %+v", *cn.c), fmt.Sprintf("options %+v", cn.opts), fmt.Sprintf("buckets %v %v, %d positions, %d drafts", cn.set.Batch, cn.set.Prefill, cn.set.MaxSeq, cn.set.Speculate),
+		"passes " + cn.config.Key(),
+	}
 }

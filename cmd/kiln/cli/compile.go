@@ -12,8 +12,10 @@ import (
 	"github.com/kiln-project/kiln/codegen"
 	"github.com/kiln-project/kiln/codegen/bundle"
 	"github.com/kiln-project/kiln/codegen/target"
+	"github.com/kiln-project/kiln/ir"
 	"github.com/kiln-project/kiln/models/dsv4"
 	"github.com/kiln-project/kiln/passes"
+	"github.com/kiln-project/kiln/passes/parallel"
 	"github.com/kiln-project/kiln/runtime/engine"
 )
 
@@ -398,23 +400,20 @@ func entriesOf(c *dsv4.Config, o dsv4.Options, t passes.Target, config passes.Co
 // buildEntries builds the entries of a config, without any pass, and whole speculative
 // steps of some numbers of drafts.
 func buildEntries(c *dsv4.Config, o dsv4.Options, t passes.Target, config passes.Config, drafts ...int) (*passes.Module, error) {
-	m := &passes.Module{Target: t, Config: config}
+	var entries []dsv4.Entry
 	for _, entry := range dsv4.Entries {
-		if entry == dsv4.Draft && c.NextN == 0 {
-			continue
+		if entry != dsv4.Draft || c.NextN > 0 {
+			entries = append(entries, entry)
 		}
-		g, err := dsv4.Build(c, entry, o)
-		if err != nil {
-			return nil, err
-		}
-		m.Entries = append(m.Entries, g)
 	}
-	for _, k := range drafts {
-		g, err := dsv4.BuildSpeculate(c, k, o)
-		if err != nil {
-			return nil, err
+	m := &passes.Module{Target: t, Config: config, Entries: make([]*ir.Graph, len(entries)+len(drafts))}
+	err := parallel.First(len(m.Entries), func(i int) (err error) {
+		if i < len(entries) {
+			m.Entries[i], err = dsv4.Build(c, entries[i], o)
+		} else {
+			m.Entries[i], err = dsv4.BuildSpeculate(c, drafts[i-len(entries)], o)
 		}
-		m.Entries = append(m.Entries, g)
-	}
-	return m, nil
+		return err
+	})
+	return m, err
 }

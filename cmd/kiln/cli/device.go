@@ -203,18 +203,19 @@ func (d device) spread(m *plan.Module) (*plan.Module, error) {
 
 // emuLoader finds the disassembler, and the cache of what it said before.
 func emuLoader(e *env, f *flags) (emu.Loader, error) {
-	tools, err := llvm.Find(e.ctx, llvm.FindOptions{Dir: f.text("llvm")})
+	dir, err := cacheDir(f)
+	if err != nil {
+		return emu.Loader{}, err
+	}
+	cache := codegen.OpenCache(dir)
+	tools, err := llvm.Find(e.ctx, llvm.FindOptions{Dir: f.text("llvm"), Memo: cache})
 	if err != nil {
 		return emu.Loader{}, &codedError{exitFailed, err, "make toolchain"}
 	}
 	if tools.ObjDump == "" {
 		return emu.Loader{}, &codedError{exitFailed, fmt.Errorf("the LLVM of %s has no llvm-objdump", tools.Source), "make toolchain"}
 	}
-	dir, err := cacheDir(f)
-	if err != nil {
-		return emu.Loader{}, err
-	}
-	return emu.Loader{ObjDump: tools.ObjDump, Version: tools.Version, Store: codegen.OpenCache(dir)}, nil
+	return emu.Loader{ObjDump: tools.ObjDump, Version: tools.Version, Store: cache}, nil
 }
 
 // describe names the device with what it is made of.

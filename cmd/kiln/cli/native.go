@@ -3,6 +3,7 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"path/filepath"
 	"slices"
 
 	"github.com/kiln-project/kiln/codegen"
@@ -18,9 +19,18 @@ import (
 // not mostly padding, then a tail.
 var prefillBuckets = []int{16, 128, 512}
 
-// newCompiler finds an LLVM and opens the cache.
+// newCompiler finds an LLVM and opens the cache. What it returns beside the compiler ends
+// it, and says what of the cache was damaged.
 func newCompiler(e *env, f *flags) (*codegen.Compiler, func(), error) {
-	tools, err := llvm.Find(e.ctx, llvm.FindOptions{Dir: f.text("llvm")})
+	dir, err := cacheDir(f)
+	if err != nil {
+		return nil, nil, err
+	}
+	cache := codegen.OpenCache(dir)
+	if err := cache.Check(); err != nil {
+		return nil, nil, &codedError{exitFailed, err, "--cache-dir DIR, a folder that can be written"}
+	}
+	tools, err := llvm.Find(e.ctx, llvm.FindOptions{Dir: f.text("llvm"), Memo: cache})
 	if e.ctx.Err() != nil {
 		return nil, nil, e.ctx.Err()
 	}
@@ -32,20 +42,14 @@ func newCompiler(e *env, f *flags) (*codegen.Compiler, func(), error) {
 		return nil, nil, &codedError{exitFailed, err, hint}
 	}
 	e.debugf("LLVM: %s, %s", tools.Version, tools.Source)
-	lc, err := llvm.New(e.ctx, tools, llvm.Options{})
-	if err != nil {
-		return nil, nil, err
-	}
-	dir, err := cacheDir(f)
-	if err != nil {
-		return nil, nil, err
-	}
-	cache := codegen.OpenCache(dir)
-	if err := cache.Check(); err != nil {
+	lc := llvm.NewLater(tools, llvm.Options{})
+	done := func() {
 		lc.Close()
-		return nil, nil, &codedError{exitFailed, err, "--cache-dir DIR, a folder that can be written"}
+		for _, name := range cache.Damaged() {
+			e.notef("note: %s was damaged: what it held was made again", filepath.Join(dir, name))
+		}
 	}
-	return &codegen.Compiler{Tools: tools, LLVM: lc, Cache: cache}, func() { lc.Close() }, nil
+	return &codegen.Compiler{Tools: tools, LLVM: lc, Cache: cache}, done, nil
 }
 
 // beside says what runs beside the main model.

@@ -105,7 +105,10 @@ func (v *viewer) compile(m *passes.Module, buckets []passes.Bucket) (*plan.Modul
 		return nil, nil, err
 	}
 	code, err := v.kernels(c, func(name string) string {
-		text, _ := files.Get("ir/" + name)
+		text, err := files.Get("ir/" + name)
+		if err != nil { // it was not emitted
+			return ""
+		}
 		return string(text)
 	})
 	return c.Module, code, err
