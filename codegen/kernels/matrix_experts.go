@@ -84,7 +84,9 @@ func (p *matrixRouted) weights(l Lowering, n int, ws ...*ir.Value) {
 	p.matrixProduct.rows, p.alike = ceilDiv(p.size(), u.cols), p.single()
 	switch { // single tiles are bound by reading w
 	case p.streams():
-		p.oneRow = p.single()
+		if p.single() {
+			p.few = 1
+		}
 		return // launch and launchSum choose the tile
 	case p.single():
 		p.cols = max(1, min(4, n/4096))
@@ -186,7 +188,7 @@ func (p *matrixRouted) launch(l Lowering, y Ref) {
 							}
 							v = swigluOfSums(k, sums, weight, p.limit)
 						}
-						b[len(b)-1].StoreVec(k.Add(k.Mul(pair, k.Int(p.n)), col), packedAs(k, v, ir.BF16))
+						storeResults(k, b[len(b)-1], k.Add(k.Mul(pair, k.Int(p.n)), col), v)
 					})
 				})
 			})
@@ -236,7 +238,7 @@ func (p *matrixRouted) launchSum(l Lowering, shared []Ref, y Ref) {
 					}
 					v = k.MakeVec(more...)
 				}
-				y.StoreVec(at, packedAs(k, v, y.Format()))
+				storeResults(k, y, at, v)
 			}
 			has := k.Cmp(kernel.GT, experts, k.Int32(0))
 			k.If(has, func() {
@@ -253,7 +255,7 @@ func (p *matrixRouted) launchSum(l Lowering, shared []Ref, y Ref) {
 					x.stage = x.at
 				}
 				p.multiplyTiles(k, x, list, colTile, p.stripOf(k, ints), func(row, col kernel.V, sums []kernel.Vec) {
-					total := k.ZeroVec(kernel.F32, target.ResultRun)
+					total := k.ZeroVec(kernel.F32, sums[0].Len())
 					for i, sum := range sums {
 						counts := k.Cmp(kernel.LT, k.Int32(i), experts) // they come first
 						total = k.MapVec(func(v ...kernel.V) kernel.V {
@@ -278,6 +280,15 @@ func (p *matrixRouted) launchSum(l Lowering, shared []Ref, y Ref) {
 			})
 		},
 	})
+}
+
+// storeResults stores results that follow each other, or one.
+func storeResults(k *kernel.K, y *kernel.Buf, at kernel.V, v kernel.Vec) {
+	if v.Len() == 1 {
+		y.Store(at, k.At(v, 0))
+		return
+	}
+	y.StoreVec(at, packedAs(k, v, y.Format()))
 }
 
 // chosen calls each, in one lane, with each expert that a token chose: how many of them

@@ -31,7 +31,7 @@ type matrixProduct struct {
 	rows, cols int       // of a tile, in units of the matrix unit's columns and of target.MatrixTile
 	products   int       // weights that are multiplied at once
 	apart      bool      // each of them with rows of x of its own
-	oneRow     bool      // of x counts, a tile's first
+	few        int       // rows of x that count, a tile's first; 0 for all
 	alike      bool      // the rows of x that a tile reads are one
 	gemm       *gemmTile // of many rows, or nil
 	matrixStream
