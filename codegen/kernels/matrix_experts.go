@@ -19,14 +19,14 @@ func lowerMatrixMoE(l Lowering, o *ir.Op) error {
 
 	gate := matrixRouted{routing: r, perToken: true, limit: o.Float("limit")}
 	gate.weights(l, inner, o.Args[1], o.Args[2])
-	gate.x = gate.activations(l, l.Buf(o.Args[0]), r.tokens, r.rowsRead(1), o.Int("act_block"))
+	gate.x = gate.activations(l, l.Buf(o.Args[0]), r.tokens, r.rowsRead(max(1, r.share)), o.Int("act_block"))
 	gate.order(l, r.tokens)
 	gate.launch(l, a)
 
 	down := matrixRouted{routing: r}
 	down.weights(l, d, o.Args[3])
-	atOnce := r.single() && r.choices <= maxChoicesAtOnce && down.roomForX(r.choices)
-	read := 1
+	atOnce := r.single() && r.tokens < fewestApart && r.choices <= maxChoicesAtOnce && down.roomForX(r.choices)
+	read := max(1, r.share)
 	if atOnce {
 		read = r.choices
 	}
@@ -42,7 +42,11 @@ func lowerMatrixMoE(l Lowering, o *ir.Op) error {
 	y := l.Scratch(ir.BF16, pairs*d)
 	down.order(l, pairs)
 	down.launch(l, y)
-	sumPairs(l, r, y, shared, l.Buf(o.Results[0]), d)
+	if down.streams() && r.single() {
+		sumFew(l, r, y, shared, l.Buf(o.Results[0]), d)
+	} else {
+		sumPairs(l, r, y, shared, l.Buf(o.Results[0]), d)
+	}
 	return nil
 }
 
@@ -84,9 +88,7 @@ func (p *matrixRouted) weights(l Lowering, n int, ws ...*ir.Value) {
 	p.matrixProduct.rows, p.alike = ceilDiv(p.size(), u.cols), p.single()
 	switch { // single tiles are bound by reading w
 	case p.streams():
-		if p.single() {
-			p.few = 1
-		}
+		p.few = p.share
 		return // launch and launchSum choose the tile
 	case p.single():
 		p.cols = max(1, min(4, n/4096))
@@ -139,7 +141,7 @@ func (p *matrixRouted) place(k *kernel.K, tiles []kernel.V) (tile, colTile kerne
 // are left as they are, and nothing reads them.
 func (p *matrixRouted) launch(l Lowering, y Ref) {
 	if p.streams() {
-		p.tune(p.size(), p.tiles, p.rowsRead(1))
+		p.tune(p.size(), p.tiles, p.rowsRead(max(1, p.share)))
 	}
 	macs := int64(p.products) * int64(p.tokens*p.choices) * int64(p.n) * int64(p.depth)
 	numbers := []int{p.tokens}
@@ -168,9 +170,10 @@ func (p *matrixRouted) launch(l Lowering, y Ref) {
 				for i := range p.matrixProduct.rows {
 					at := x.row(k.Add(u.sub(k, k.Lane()), k.Int(i*u.cols)))
 					x.at = append(x.at, at)
-					if p.stage > 0 { // the tile's one row
-						x.stage, x.staged = []kernel.V{at}, []kernel.V{k.Int(0)}
-					}
+				}
+				x.behind = t.behind
+				if p.stage > 0 { // of few tokens
+					p.stageTile(k, &x, t)
 				}
 				list := make([]matrixWeight, p.products)
 				for i := range list {
@@ -181,8 +184,10 @@ func (p *matrixRouted) launch(l Lowering, y Ref) {
 					k.If(k.And(own, k.Cmp(kernel.LT, col, k.Int(p.n))), func() {
 						v := sums[0]
 						if p.perToken {
-							weight := t.weight
-							if !p.single() {
+							var weight kernel.V
+							if p.single() {
+								weight = t.weight(row)
+							} else {
 								from := k.Mul(k.UDiv(pair, k.Int(p.choices)), k.Int(p.choices))
 								_, weight = chosenPair(k, b[0], b[1], from, k.Sub(pair, from), p.choices)
 							}
@@ -201,6 +206,9 @@ func (p *matrixRouted) launch(l Lowering, y Ref) {
 // once, each weight with another row of x.
 func (p *matrixRouted) launchSum(l Lowering, shared []Ref, y Ref) {
 	p.products, p.apart, p.cols = p.choices, true, 1
+	if p.streams() {
+		p.few = 1
+	}
 	if p.streams() {
 		p.tune(1, p.tokens, p.choices)
 	}

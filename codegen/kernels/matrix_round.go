@@ -84,7 +84,7 @@ func (s *streamer) stageChunk(chunk int, rows []kernel.Vec) {
 	vector := s.Add(s.Mul(s.UDiv(from, s.Int(s.run()*lanesPerRow)), s.Int(s.run()/matrixRun)), s.UDiv(within, s.Int(matrixRun)))
 	to := s.Add(s.Mul(vector, s.Int(lanesPerRow)), s.URem(s.UDiv(from, run), s.Int(lanesPerRow)))
 	to = s.Add(s.Mul(to, s.Int(matrixRun)), s.URem(from, s.Int(matrixRun)))
-	for r, words := range rows {
+	write := func(r int, words kernel.Vec) {
 		at := s.Add(s.Mul(s.Add(s.Mul(k, s.Int(s.stage)), s.Int(r)), s.Int(s.stageStride())), to)
 		lo, hi := s.At(words, 0), s.At(words, 1)
 		if s.rounds {
@@ -94,6 +94,13 @@ func (s *streamer) stageChunk(chunk int, rows []kernel.Vec) {
 			lo, hi = s.halvesApart(lo, hi)
 		}
 		s.staged.StoreVec(at, s.MakeVec(lo, hi))
+	}
+	for r, words := range rows {
+		if r == 0 || s.x.there == nil {
+			write(r, words)
+		} else {
+			s.If(s.x.there[r], func() { write(r, words) })
+		}
 	}
 }
 

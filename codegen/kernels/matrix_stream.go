@@ -99,6 +99,9 @@ func (p *matrixProduct) stream(k *kernel.K, x matrixRows, ws []matrixWeight, n0,
 		s.fill(k.Int(0), i, s.placeOf(i))
 	}
 	s.loadScales(s.scales, k.Int(0))
+	if x.behind != nil {
+		x.behind()
+	}
 	s.stageX(loaded)
 	for i, row := range s.kept {
 		s.keepX(row, i/p.rowsOfX(), i%p.rowsOfX())

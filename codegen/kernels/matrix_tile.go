@@ -158,6 +158,8 @@ type matrixRows struct {
 	at        []kernel.V // for each row of the tile's units, and product if those are apart, which row of x this lane reads
 	// Of rows that the group rounds: which, and which of them a lane reads, as in at.
 	stage, staged []kernel.V
+	there         []kernel.V                // which of stage there are; nil if all
+	behind        func()                    // what to do once w is under way, or nil
 	row           func(i kernel.V) kernel.V // of row i of a tile
 }
 
