@@ -116,31 +116,27 @@ func (s *streamer) halvesApart(lo, hi kernel.V) (a, b kernel.V) {
 // roundBlock rounds four numbers of a block, two words of bf16, as quantBlock does.
 func (s *streamer) roundBlock(words kernel.Vec) (lo, hi kernel.V) {
 	f, _ := codeFormatOf(ir.F8E4M3, s.t)
-	var v []kernel.V
-	top := s.Bits(s.Float(f.floor)) // the bits of numbers that are not negative have their order, NaN last
-	for i := range words.Len() {
-		w := s.At(words, i)
-		for _, x := range []kernel.V{s.Shl(w, s.Int32(16)), s.And(w, s.Int32(-1<<16))} {
-			v = append(v, s.Bits(x))
-			top = s.Max(s.And(x, s.Int32(math.MaxInt32)), top)
-		}
-	}
+	abs := func(i int) kernel.V { return s.And(s.At(words, i), s.Int32(0x7FFF7FFF)) }
+	both := s.MaxBF16(abs(0), abs(1))
+	// The bits of numbers that are not negative have their order, NaN last.
+	top := s.Max(s.Max(s.Shl(both, s.Int32(16)), s.And(both, s.Int32(-1<<16))), s.Bits(s.Float(f.floor)))
 	largest := s.Bits(s.WaveMaxUnsigned(top))
 	scale, exp := s.Pow2Ceil(s.Mul(largest, s.Float(float64(float32(1/f.max)))))
-	inverse := s.Bits(s.Shl(s.Sub(s.Int32(254), exp), s.Int32(23)))
-	scale = s.Select(s.Cmp(kernel.LE, largest, s.Float(math.MaxFloat32)), scale, s.Float(math.NaN()))
-	for i, x := range v {
-		v[i] = s.Mul(s.roundE4M3(s.Mul(x, inverse)), scale)
-	}
-	return s.PackBF16(v[0], v[1]), s.PackBF16(v[2], v[3])
+	inverse := s.Shl(s.Sub(s.Int32(254), exp), s.Int32(23))
+	scale = s.Bits(s.Select(s.Cmp(kernel.LE, largest, s.Float(math.MaxFloat32)), scale, s.Float(math.NaN())))
+	twice := func(x kernel.V) kernel.V { return s.UpperHalves(x, x) }
+	factor, back := twice(inverse), twice(scale)
+	round := func(i int) kernel.V { return s.MulBF16(s.roundE4M3(s.MulBF16(s.At(words, i), factor)), back) }
+	return round(0), round(1)
 }
 
-// roundE4M3 is the number of e4m3 nearest to x, which is no larger than the format's
-// largest, ties to even: in a sum with a number 2^20 times the power of two below x, but
-// for e4m3's least exponent, the last bit is e4m3's. -0 becomes +0.
+// roundE4M3 is the two numbers of e4m3 nearest to those of a word, which are no larger
+// than the format's largest, ties to even: in a sum with a number 2^4 times the power of
+// two below it, but for e4m3's least exponent, the last bit of a bf16 is e4m3's. -0
+// becomes +0.
 func (s *streamer) roundE4M3(x kernel.V) kernel.V {
-	const least = (127 - 6) << 23
-	power := s.Max(s.And(s.Bits(x), s.Int32(0x7F800000)), s.Int32(least))
-	large := s.Bits(s.Add(power, s.Int32(20<<23|1<<22))) // half as much again, so that x of either sign does not change its exponent
-	return s.Sub(s.Add(x, large), large)
+	const least, more = (127 - 6) << 7, 4<<7 | 1<<6 // half as much again, so that x of either sign does not change its exponent
+	power := s.MaxNumBF16(s.And(x, s.Int32(0x7F807F80)), s.Int32(least<<16|least))
+	large := s.Add(power, s.Int32(more<<16|more))
+	return s.SubBF16(s.AddBF16(x, large), large)
 }
