@@ -106,7 +106,7 @@ func (p *matrixProduct) stream(k *kernel.K, x matrixRows, ws []matrixWeight, n0,
 	for i, row := range s.kept {
 		s.keepX(row, i/p.rowsOfX(), i%p.rowsOfX())
 	}
-	if s.stage > 0 && !s.keeps {
+	if s.stage > 0 && !s.keeps && s.whole == 0 { // else the first step has a barrier
 		k.Barrier()
 	}
 	tile := func(i kernel.V) {
