@@ -94,15 +94,19 @@ func (p *matrixProduct) stream(k *kernel.K, x matrixRows, ws []matrixWeight, n0,
 	}
 	s.allocate()
 	s.from = s.sources()
-	loaded := s.loadX()         // first, for it would wait behind all copies
-	for i := range s.ring - 1 { // the last place is filled behind the first barrier
+	loaded := s.loadX() // first, for it would wait behind all copies
+	// What the first step needs comes before what others of the processor's groups need
+	// later: those places are asked for when x, which arrived before, has been written. The
+	// last place is filled behind the first barrier.
+	s.fill(k.Int(0), 0, s.placeOf(0))
+	s.loadScales(s.scales, k.Int(0))
+	s.stageX(loaded)
+	for i := 1; i < s.ring-1; i++ {
 		s.fill(k.Int(0), i, s.placeOf(i))
 	}
-	s.loadScales(s.scales, k.Int(0))
 	if x.behind != nil {
 		x.behind()
 	}
-	s.stageX(loaded)
 	for i, row := range s.kept {
 		s.keepX(row, i/p.rowsOfX(), i%p.rowsOfX())
 	}
