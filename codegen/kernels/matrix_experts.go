@@ -25,7 +25,7 @@ func lowerMatrixMoE(l Lowering, o *ir.Op) error {
 
 	down := matrixRouted{routing: r}
 	down.weights(l, d, o.Args[3])
-	atOnce := r.single() && r.tokens < fewestApart && r.choices <= maxChoicesAtOnce && down.roomForX(r.choices)
+	atOnce := r.single() && r.choices <= maxChoicesAtOnce && down.roomForX(r.choices)
 	read := max(1, r.share)
 	if atOnce {
 		read = r.choices
@@ -42,11 +42,7 @@ func lowerMatrixMoE(l Lowering, o *ir.Op) error {
 	y := l.Scratch(ir.BF16, pairs*d)
 	down.order(l, pairs)
 	down.launch(l, y)
-	if down.streams() && r.single() {
-		sumFew(l, r, y, shared, l.Buf(o.Results[0]), d)
-	} else {
-		sumPairs(l, r, y, shared, l.Buf(o.Results[0]), d)
-	}
+	sumPairs(l, r, y, shared, l.Buf(o.Results[0]), d)
 	return nil
 }
 
@@ -159,6 +155,14 @@ func (p *matrixRouted) launch(l Lowering, y Ref) {
 			if x.count = ints[0]; p.codes && !p.perToken {
 				x.count = k.Mul(x.count, k.Int(p.choices))
 			}
+			if p.stage > 0 && p.share == 1 { // the row of the tile's one pair
+				row := tile
+				if p.perToken {
+					row = k.UDiv(row, k.Int(p.choices))
+				}
+				x.stage = []kernel.V{row}
+				p.loadEarly(k, &x)
+			}
 			p.tileIn(k, b, tile, ints[0], func(t routedTile) {
 				x.row = func(i kernel.V) kernel.V {
 					at, _ := t.pair(i)
@@ -229,6 +233,12 @@ func (p *matrixRouted) launchSum(l Lowering, shared []Ref, y Ref) {
 				x.count = k.Mul(ints[0], k.Int(p.choices))
 			}
 			from := k.Mul(token, k.Int(p.choices))
+			if p.stage > 0 {
+				for i := range p.choices {
+					x.stage = append(x.stage, k.Add(from, k.Int(i)))
+				}
+				p.loadEarly(k, &x)
+			}
 			// The experts and their choices, from memory in every lane: scalar registers
 			// would not hold as many addresses.
 			chosen, places := k.Shared(ir.I32, p.choices), k.Shared(ir.I32, p.choices)
@@ -255,12 +265,9 @@ func (p *matrixRouted) launchSum(l Lowering, shared []Ref, y Ref) {
 					at := k.Select(k.Cmp(kernel.LT, k.Int32(i), experts), k.Int32(i), k.Sub(experts, k.Int32(1)))
 					x.at = append(x.at, k.Add(from, k.Convert(places.Load(at), kernel.I64)))
 					if p.stage > 0 {
-						x.staged = append(x.staged, k.Int(i))
+						x.staged = append(x.staged, k.Convert(places.Load(at), kernel.I64))
 					}
 					list = append(list, matrixWeight{ws[0], scales[0], k.Convert(chosen.Load(at), kernel.I64)})
-				}
-				if p.stage > 0 {
-					x.stage = x.at
 				}
 				p.multiplyTiles(k, x, list, colTile, p.stripOf(k, ints), func(row, col kernel.V, sums []kernel.Vec) {
 					total := k.ZeroVec(kernel.F32, sums[0].Len())

@@ -101,6 +101,10 @@ func (s *streamer) loadX() [][]xPair {
 	return s.loadBlocks(s.xBlocks(0, s.whole))
 }
 
+// loadEarly has what stage names loaded before it is known which weights are multiplied
+// with it.
+func (p *matrixProduct) loadEarly(k *kernel.K, x *matrixRows) { x.loaded = p.streamer(k, *x).loadX() }
+
 // stageX writes rows of x to shared memory, each warp the chunks that it multiplies.
 func (s *streamer) stageX(loaded [][]xPair) {
 	if s.stage == 0 {

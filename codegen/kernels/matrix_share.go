@@ -1,8 +1,6 @@
 package kernels
 
 import (
-	"fmt"
-
 	"github.com/kiln-project/kiln/codegen/kernel"
 )
 
@@ -13,10 +11,6 @@ import (
 // fewestShared is the number of tokens from which pairs of one expert share a tile. Fewer
 // seldom choose the same one.
 const fewestShared = 2
-
-// fewestApart is the number of tokens from which the second product is of tiles that
-// pairs share, whose results another launch adds: for fewer that launch takes longer.
-const fewestApart = 99
 
 // sharedTileIn is tileIn of the tile that pair i begins: it has the pairs of up to share
 // tokens that chose the expert. The tile is empty unless pair i is the first of its token
@@ -87,60 +81,15 @@ func selectOf(k *kernel.K, i kernel.V, list []kernel.V) kernel.V {
 // stageTile has a group keep the rows of x of a tile of few tokens: those that there are.
 // Lanes of other rows read the first.
 func (p *matrixRouted) stageTile(k *kernel.K, x *matrixRows, t routedTile) {
+	if p.share == 1 {
+		x.staged = []kernel.V{k.Int(0)}
+		return
+	}
 	for i := range p.share {
 		x.stage = append(x.stage, x.row(k.Int(i)))
 		x.there = append(x.there, k.Cmp(kernel.LT, k.Int(i), t.count))
 	}
-	if p.share == 1 {
-		x.there, x.staged = nil, []kernel.V{k.Int(0)}
-		return
-	}
 	sub := unitOf(p.t).sub(k, k.Lane())
 	_, own := t.pair(sub)
 	x.staged = []kernel.V{k.Select(own, sub, k.Int(0))}
-}
-
-// sumFew is sumPairs of few tokens' pairs: a lane has four columns, and reads what it
-// adds at once.
-func sumFew(l Lowering, r *routing, rows Ref, shared []Ref, y Ref, d int) {
-	const run = 4
-	pieces := ceilDiv(d, l.Target().Lanes*run)
-	l.Launch(Launch{
-		Name: "expert_sum_few", Spec: fmt.Sprintf("d%d choices%d shared%d", d, r.choices, len(shared)), Grid: r.tokens * pieces,
-		Work: int64(r.tokens * r.choices * d), In: append([]Ref{r.ids, rows}, shared...), Out: []Ref{y},
-		Body: func(k *kernel.K, b []*kernel.Buf, _ []kernel.V) {
-			token, piece := k.UDiv(k.Group(), k.Int(pieces)), k.URem(k.Group(), k.Int(pieces))
-			col := k.Mul(k.Add(k.Mul(piece, k.Int(l.Target().Lanes)), k.Lane()), k.Int(run))
-			k.If(k.Cmp(kernel.LT, col, k.Int(d)), func() {
-				from, last := k.Mul(token, k.Int(r.choices)), k.Int32(-1)
-				at := k.Add(k.Mul(token, k.Int(d)), col)
-				var counts []kernel.V
-				var list []kernel.Vec
-				for range r.choices {
-					id, choice := nextExpert(k, b[0], from, last, r.choices)
-					counts, last = append(counts, k.Cmp(kernel.NE, id, k.Int32(noExpert))), id
-					list = append(list, b[1].LoadVec(k.Add(k.Mul(k.Add(from, choice), k.Int(d)), col), run))
-				}
-				for _, s := range b[2 : 2+len(shared)] {
-					list = append(list, s.LoadVec(at, run))
-				}
-				total := k.ZeroVec(kernel.F32, run)
-				for i, words := range list {
-					var numbers []kernel.V
-					for j := range words.Len() {
-						two := k.UnpackBF16(k.At(words, j))
-						numbers = append(numbers, two[0], two[1])
-					}
-					total = k.MapVec(func(v ...kernel.V) kernel.V {
-						sum := k.Add(v[0], v[1])
-						if i < len(counts) {
-							sum = k.Select(counts[i], sum, v[0])
-						}
-						return sum
-					}, total, k.MakeVec(numbers...))
-				}
-				storeResults(k, b[len(b)-1], at, total)
-			})
-		},
-	})
 }

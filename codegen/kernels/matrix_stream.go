@@ -78,12 +78,18 @@ type streamer struct {
 	slots         int // tiles of 16 whose sums are in sums at a time
 }
 
+func (p *matrixProduct) streamer(k *kernel.K, x matrixRows) *streamer {
+	s := &streamer{matrixEmitter: &matrixEmitter{matrixProduct: p, K: k, unit: unitOf(p.t), x: x, lane: k.WaveLane(), wave: k.Wave()}}
+	s.sub, s.group = s.unit.place(k, s.lane)
+	s.whole, s.rest = p.steps()
+	return s
+}
+
 // stream is multiply for few rows, of as many tiles from row n0 on as strip says and
 // there are.
 func (p *matrixProduct) stream(k *kernel.K, x matrixRows, ws []matrixWeight, n0, strip kernel.V, done func(row, col kernel.V, sums []kernel.Vec)) {
-	s := &streamer{matrixEmitter: &matrixEmitter{matrixProduct: p, K: k, unit: unitOf(p.t), x: x, ws: ws, lane: k.WaveLane(), wave: k.Wave()}, n0: n0}
-	s.sub, s.group = s.unit.place(k, s.lane)
-	s.whole, s.rest = p.steps()
+	s := p.streamer(k, x)
+	s.ws, s.n0 = ws, n0
 	if p.resident > 1 {
 		k.Resident(p.resident)
 	}
@@ -94,19 +100,18 @@ func (p *matrixProduct) stream(k *kernel.K, x matrixRows, ws []matrixWeight, n0,
 	}
 	s.allocate()
 	s.from = s.sources()
-	loaded := s.loadX() // first, for it would wait behind all copies
-	// What the first step needs comes before what others of the processor's groups need
-	// later: those places are asked for when x, which arrived before, has been written. The
-	// last place is filled behind the first barrier.
-	s.fill(k.Int(0), 0, s.placeOf(0))
-	s.loadScales(s.scales, k.Int(0))
-	s.stageX(loaded)
-	for i := 1; i < s.ring-1; i++ {
+	loaded := x.loaded
+	if loaded == nil {
+		loaded = s.loadX() // first, for it would wait behind all copies
+	}
+	for i := range s.ring - 1 { // the last place is filled behind the first barrier
 		s.fill(k.Int(0), i, s.placeOf(i))
 	}
+	s.loadScales(s.scales, k.Int(0))
 	if x.behind != nil {
 		x.behind()
 	}
+	s.stageX(loaded)
 	for i, row := range s.kept {
 		s.keepX(row, i/p.rowsOfX(), i%p.rowsOfX())
 	}

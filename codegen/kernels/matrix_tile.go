@@ -159,6 +159,7 @@ type matrixRows struct {
 	// Of rows that the group rounds: which, and which of them a lane reads, as in at.
 	stage, staged []kernel.V
 	there         []kernel.V                // which of stage there are; nil if all
+	loaded        [][]xPair                 // what stream has to stage, if that has been loaded
 	behind        func()                    // what to do once w is under way, or nil
 	row           func(i kernel.V) kernel.V // of row i of a tile
 }
