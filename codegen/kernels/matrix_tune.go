@@ -44,7 +44,7 @@ func (p *matrixProduct) tune(m, groups, read int) {
 		widest = 4 / p.rows
 	}
 	longest := longestStrip
-	if p.few > 1 { // pairs that share tiles leave fewer groups than are counted here
+	if p.few > 1 && tiles*groups > longest*most*processors { // pairs that share tiles leave fewer groups than are counted here
 		longest /= 2
 	}
 	// Groups should be as many as run at a time, or several times that.
