@@ -104,14 +104,13 @@ func (p *matrixProduct) stream(k *kernel.K, x matrixRows, ws []matrixWeight, n0,
 	if loaded == nil {
 		loaded = s.loadX() // first, for it would wait behind all copies
 	}
-	for i := range s.ring - 1 { // the last place is filled behind the first barrier
-		s.fill(k.Int(0), i, s.placeOf(i))
-	}
+	s.fillPlaces(0, p.filledFirst())
 	s.loadScales(s.scales, k.Int(0))
 	if x.behind != nil {
 		x.behind()
 	}
 	s.stageX(loaded)
+	s.fillPlaces(p.filledFirst(), s.ring-1) // the last place is filled behind the first barrier
 	for i, row := range s.kept {
 		s.keepX(row, i/p.rowsOfX(), i%p.rowsOfX())
 	}
@@ -128,6 +127,23 @@ func (p *matrixProduct) stream(k *kernel.K, x matrixRows, ws []matrixWeight, n0,
 		return
 	}
 	k.For(k.Int(0), k.Add(s.last, k.Int(1)), 1, tile)
+}
+
+// filledFirst is how many places are asked for before x is in shared memory: one of 8-bit
+// weights whose x only has to be copied there, so that the first step of all groups comes
+// before what they need later; all where x comes late, for it is rounded, or is not there.
+func (p *matrixProduct) filledFirst() int {
+	if p.stage > 0 && !p.rounds && p.w != ir.BF16 && p.w != ir.F4E2M1 {
+		return 1
+	}
+	return p.ring - 1
+}
+
+// fillPlaces starts the fillings from one to before another of the first tile.
+func (s *streamer) fillPlaces(from, to int) {
+	for i := from; i < to; i++ {
+		s.fill(s.Int(0), i, s.placeOf(i))
+	}
 }
 
 // rowOf is the first row of tile i.
