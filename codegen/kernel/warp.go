@@ -48,6 +48,16 @@ func (k *K) MulBF16(x, y V) V {
 	return V{t: I32, v: k.b.NewBitCast(k.b.NewFMul(k.pairOf(x), k.pairOf(y)), types.I32)}
 }
 
+// AddBF16 and SubBF16 add two bf16 numbers of a word to two others, and subtract them. To
+// be had where MulBF16 is.
+func (k *K) AddBF16(x, y V) V {
+	return V{t: I32, v: k.b.NewBitCast(k.b.NewFAdd(k.pairOf(x), k.pairOf(y)), types.I32)}
+}
+
+func (k *K) SubBF16(x, y V) V {
+	return V{t: I32, v: k.b.NewBitCast(k.b.NewFSub(k.pairOf(x), k.pairOf(y)), types.I32)}
+}
+
 // pow2BF16 is a word with 2^e twice.
 func (k *K) pow2BF16(e int) V {
 	half := (e + 127) << 7

@@ -10,34 +10,101 @@ import (
 // places is how many places a tile fills.
 func (s *streamer) places() int { return s.whole * s.split }
 
-// place is where the place of filling i of a tile begins.
-func (s *streamer) place(tile kernel.V, i int) kernel.V {
-	n := s.Add(s.Mul(tile, s.Int(s.places())), s.Int(i))
-	return s.Mul(s.URem(n, s.Int(s.ring)), s.Int(s.placeBytes()))
+// placeOf is where the place of filling i of the first tile begins.
+func (s *streamer) placeOf(i int) kernel.V { return s.Int(i % s.ring * s.placeBytes()) }
+
+// turns reports whether places follow each other in every tile as in the first: else
+// where they begin is counted as the group goes on.
+func (s *streamer) turns() bool { return s.strip == 1 || s.places()%s.ring == 0 }
+
+// takePlace is where the place of filling i of a tile begins, which is multiplied next,
+// and the one that is free then, to be filled again.
+func (s *streamer) takePlace(i int) (at, free kernel.V) {
+	if s.turns() {
+		return s.placeOf(i), s.placeOf(i + s.ring - 1)
+	}
+	here, was := s.next.Get(), s.before.Get()
+	after := s.Add(here, s.Int32(s.placeBytes()))
+	s.next.Set(s.Select(s.Cmp(kernel.EQ, after, s.Int32(s.ring*s.placeBytes())), s.Int32(0), after))
+	s.before.Set(here)
+	return s.Convert(here, kernel.I64), s.Convert(was, kernel.I64)
 }
 
-// fill starts the copies of filling i of a tile, or of the next, if there is such. It
-// makes a group of them in any case, so that as many groups follow a filling.
-func (s *streamer) fill(tile kernel.V, i int) {
-	to, n := s.place(tile, i), max(1, s.places())
-	tile, i = s.Add(tile, s.Int(i/n)), i%n
+// ringSources are where a lane copies from and to, but for the tile, the part and the
+// step: what follows from those is added to all lanes'.
+type ringSources struct {
+	w, scales       []kernel.V // in bytes: of w by product, of scales by the parts of a place
+	scalesOf        []*kernel.Buf
+	wTo, scalesTo   kernel.V // in a place
+	of, at          kernel.V // the first row of a part that the lane copies, and which of its units
+	scaleRow, scale kernel.V // of the scales
+}
+
+// even reports whether all tiles have all their rows.
+func (p *matrixProduct) even() bool { return p.n%p.tileCols() == 0 }
+
+func (s *streamer) sources() (out ringSources) {
+	units := s.stepBytes() / unit // of a row
+	out.at, out.of = s.URem(s.Lane(), s.Int(units)), s.UDiv(s.Lane(), s.Int(units))
+	out.wTo = s.Mul(s.Add(s.Mul(out.of, s.Int(units)), wUnit(s.K, out.at, out.of)), s.Int(unit))
+	if s.even() {
+		for _, w := range s.ws {
+			row := s.Add(s.Add(s.Mul(w.index, s.Int(s.n)), s.n0), out.of)
+			out.w = append(out.w, s.Add(s.Mul(row, s.Int(int(s.w.Bytes(s.depth)))), s.Mul(out.at, s.Int(unit))))
+		}
+	}
+	if !s.copiesScales() {
+		return out
+	}
+	units = s.scaleBytes() / unit
+	out.scaleRow, out.scale = s.UDiv(s.lane, s.Int(units)), s.Mul(s.URem(s.lane, s.Int(units)), s.Int(unit))
+	out.scalesTo = s.Add(s.Mul(s.wave, s.Int(target.MatrixTile*s.scaleBytes())), s.Mul(s.lane, s.Int(unit)))
+	for first := 0; first < s.parts(); first += s.partsAtOnce() {
+		var from *kernel.Buf
+		var row kernel.V
+		for i := range s.partsAtOnce() {
+			product, col := s.part(first + i)
+			of := s.ws[product].scales.Bytes()
+			at := s.Add(s.Mul(s.ws[product].index, s.Int(s.n)), s.Int(col*target.MatrixTile))
+			if i == 0 {
+				from, row = of, at
+				continue
+			}
+			own := s.Cmp(kernel.EQ, s.wave, s.Int(i))
+			if s.ws[product].scales != s.ws[0].scales {
+				from = s.Either(own, of, from)
+			}
+			row = s.Select(own, at, row)
+		}
+		row = s.Add(s.Add(row, s.n0), out.scaleRow)
+		out.scales = append(out.scales, s.Add(s.Mul(row, s.Int(s.scaleCols())), out.scale))
+		out.scalesOf = append(out.scalesOf, from)
+	}
+	return out
+}
+
+// fill starts the copies of filling i of a tile, or of the next, if there is such, to
+// the place that begins at to. It makes a group of them in any case, so that as many
+// groups follow a filling.
+func (s *streamer) fill(tile kernel.V, i int, to kernel.V) {
+	n := max(1, s.places())
+	ahead, i := i/n, i%n
 	step, first := i/s.split, i%s.split*s.partsAtOnce()
 	copies := func() {
-		n0 := s.rowOf(tile)
 		for j := range s.partsAtOnce() {
-			s.copyW(s.Add(to, s.Int(j*s.partBytes())), first+j, step, n0)
+			s.copyW(s.Add(to, s.Int(j*s.partBytes())), first+j, step, tile, ahead)
 		}
-		to := s.Add(to, s.Int(s.partsAtOnce()*s.partBytes()))
+		at := s.partsAtOnce() * s.partBytes()
 		if s.copiesScales() {
-			s.copyScales(to, first, step, n0)
-			to = s.Add(to, s.Int(s.partsAtOnce()*target.MatrixTile*s.scaleBytes()))
+			s.copyScales(s.Add(to, s.Int(at)), first, step, tile, ahead)
+			at += s.partsAtOnce() * target.MatrixTile * s.scaleBytes()
 		}
 		if s.copiesX() {
-			s.copyX(to, step)
+			s.copyX(s.Add(to, s.Int(at)), step)
 		}
 	}
 	if s.whole > 0 {
-		s.If(s.Cmp(kernel.LE, tile, s.last), copies)
+		s.If(s.Cmp(kernel.LE, s.Add(tile, s.Int(ahead)), s.last), copies)
 	}
 	s.CommitCopies()
 }
@@ -60,17 +127,22 @@ func (s *streamer) clamp(row kernel.V) kernel.V {
 	return s.Select(s.Cmp(kernel.LT, row, s.Int(s.n)), row, s.Int(s.n-1))
 }
 
-// copyW copies a part of all warps: all lanes take turns with its units.
-func (s *streamer) copyW(to kernel.V, part, step int, n0 kernel.V) {
-	product, _ := s.part(part)
-	units := s.stepBytes() / unit // of a row
-	at, of := s.URem(s.Lane(), s.Int(units)), s.UDiv(s.Lane(), s.Int(units))
-	rows := s.t.Lanes / units // at a time, an even number
+// copyW copies a part of all warps, of a tile or one of those behind it: all lanes take
+// turns with its units.
+func (s *streamer) copyW(to kernel.V, part, step int, tile kernel.V, ahead int) {
+	product, col := s.part(part)
+	rows := s.t.Lanes / (s.stepBytes() / unit) // at a time, an even number
+	rowBytes := int(s.w.Bytes(s.depth))
 	for i := 0; i < target.MatrixTile; i += rows {
-		row := s.rowOfW(part, n0, s.Add(of, s.Int(i)))
-		from := s.Add(s.Mul(row, s.Int(int(s.w.Bytes(s.depth)))), s.Add(s.Mul(at, s.Int(unit)), s.Int(step*s.stepBytes())))
-		in := s.Add(s.Mul(s.Add(of, s.Int(i)), s.Int(units)), wUnit(s.K, at, of))
-		s.pool.CopyAsync(s.Add(to, s.Mul(in, s.Int(unit))), s.ws[product].rows.Bytes(), from)
+		var from kernel.V
+		if s.even() {
+			from = s.Add(s.from.w[product], s.Mul(tile, s.Int(s.tileCols()*rowBytes)))
+			from = s.Add(from, s.Int((ahead*s.tileCols()+col*target.MatrixTile+i)*rowBytes+step*s.stepBytes()))
+		} else {
+			row := s.rowOfW(part, s.rowOf(s.Add(tile, s.Int(ahead))), s.Add(s.from.of, s.Int(i)))
+			from = s.Add(s.Mul(row, s.Int(rowBytes)), s.Add(s.Mul(s.from.at, s.Int(unit)), s.Int(step*s.stepBytes())))
+		}
+		s.pool.CopyAsync(s.Add(s.Add(to, s.from.wTo), s.Int(i*s.stepBytes())), s.ws[product].rows.Bytes(), from)
 	}
 }
 
@@ -81,14 +153,22 @@ func wUnit(k *kernel.K, i, row kernel.V) kernel.V {
 }
 
 // copyScales copies the scales of a step, each warp those of a part.
-func (s *streamer) copyScales(to kernel.V, first, step int, n0 kernel.V) {
-	units := s.scaleBytes() / unit
-	row, at := s.UDiv(s.lane, s.Int(units)), s.Mul(s.URem(s.lane, s.Int(units)), s.Int(unit))
+func (s *streamer) copyScales(to kernel.V, first, step int, tile kernel.V, ahead int) {
+	to = s.Add(to, s.from.scalesTo)
+	if s.even() {
+		place := first / s.partsAtOnce()
+		s.If(s.Cmp(kernel.LT, s.wave, s.Int(s.partsAtOnce())), func() {
+			from := s.Add(s.from.scales[place], s.Mul(tile, s.Int(s.tileCols()*s.scaleCols())))
+			s.pool.CopyAsync(to, s.from.scalesOf[place], s.Add(from, s.Int(ahead*s.tileCols()*s.scaleCols()+step*s.scaleBytes())))
+		})
+		return
+	}
+	n0 := s.rowOf(s.Add(tile, s.Int(ahead)))
 	for part := range s.partsAtOnce() {
 		product, _ := s.part(first + part)
-		s.If(s.Cmp(kernel.EQ, s.wave, s.Int(part%s.unit.waves)), func() {
-			from := s.Add(s.Mul(s.rowOfW(first+part, n0, row), s.Int(s.scaleCols())), s.Add(at, s.Int(step*s.scaleBytes())))
-			s.pool.CopyAsync(s.Add(to, s.Add(s.Mul(s.lane, s.Int(unit)), s.Int(part*target.MatrixTile*s.scaleBytes()))), s.ws[product].scales.Bytes(), from)
+		s.If(s.Cmp(kernel.EQ, s.wave, s.Int(part)), func() {
+			from := s.Add(s.Mul(s.rowOfW(first+part, n0, s.from.scaleRow), s.Int(s.scaleCols())), s.Add(s.from.scale, s.Int(step*s.scaleBytes())))
+			s.pool.CopyAsync(to, s.ws[product].scales.Bytes(), from)
 		})
 	}
 }

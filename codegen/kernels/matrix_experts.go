@@ -19,14 +19,14 @@ func lowerMatrixMoE(l Lowering, o *ir.Op) error {
 
 	gate := matrixRouted{routing: r, perToken: true, limit: o.Float("limit")}
 	gate.weights(l, inner, o.Args[1], o.Args[2])
-	gate.x = gate.activations(l, l.Buf(o.Args[0]), r.tokens, r.rowsRead(1), o.Int("act_block"))
+	gate.x = gate.activations(l, l.Buf(o.Args[0]), r.tokens, r.rowsRead(max(1, r.share)), o.Int("act_block"))
 	gate.order(l, r.tokens)
 	gate.launch(l, a)
 
 	down := matrixRouted{routing: r}
 	down.weights(l, d, o.Args[3])
 	atOnce := r.single() && r.choices <= maxChoicesAtOnce && down.roomForX(r.choices)
-	read := 1
+	read := max(1, r.share)
 	if atOnce {
 		read = r.choices
 	}
@@ -84,7 +84,7 @@ func (p *matrixRouted) weights(l Lowering, n int, ws ...*ir.Value) {
 	p.matrixProduct.rows, p.alike = ceilDiv(p.size(), u.cols), p.single()
 	switch { // single tiles are bound by reading w
 	case p.streams():
-		p.oneRow = p.single()
+		p.few = p.share
 		return // launch and launchSum choose the tile
 	case p.single():
 		p.cols = max(1, min(4, n/4096))
@@ -137,7 +137,7 @@ func (p *matrixRouted) place(k *kernel.K, tiles []kernel.V) (tile, colTile kerne
 // are left as they are, and nothing reads them.
 func (p *matrixRouted) launch(l Lowering, y Ref) {
 	if p.streams() {
-		p.tune(p.size(), p.tiles, p.rowsRead(1))
+		p.tune(p.size(), p.tiles, p.rowsRead(max(1, p.share)))
 	}
 	macs := int64(p.products) * int64(p.tokens*p.choices) * int64(p.n) * int64(p.depth)
 	numbers := []int{p.tokens}
@@ -155,6 +155,14 @@ func (p *matrixRouted) launch(l Lowering, y Ref) {
 			if x.count = ints[0]; p.codes && !p.perToken {
 				x.count = k.Mul(x.count, k.Int(p.choices))
 			}
+			if p.stage > 0 && p.share == 1 { // the row of the tile's one pair
+				row := tile
+				if p.perToken {
+					row = k.UDiv(row, k.Int(p.choices))
+				}
+				x.stage = []kernel.V{row}
+				p.loadEarly(k, &x)
+			}
 			p.tileIn(k, b, tile, ints[0], func(t routedTile) {
 				x.row = func(i kernel.V) kernel.V {
 					at, _ := t.pair(i)
@@ -166,9 +174,10 @@ func (p *matrixRouted) launch(l Lowering, y Ref) {
 				for i := range p.matrixProduct.rows {
 					at := x.row(k.Add(u.sub(k, k.Lane()), k.Int(i*u.cols)))
 					x.at = append(x.at, at)
-					if p.stage > 0 { // the tile's one row
-						x.stage, x.staged = []kernel.V{at}, []kernel.V{k.Int(0)}
-					}
+				}
+				x.behind = t.behind
+				if p.stage > 0 { // of few tokens
+					p.stageTile(k, &x, t)
 				}
 				list := make([]matrixWeight, p.products)
 				for i := range list {
@@ -179,14 +188,16 @@ func (p *matrixRouted) launch(l Lowering, y Ref) {
 					k.If(k.And(own, k.Cmp(kernel.LT, col, k.Int(p.n))), func() {
 						v := sums[0]
 						if p.perToken {
-							weight := t.weight
-							if !p.single() {
+							var weight kernel.V
+							if p.single() {
+								weight = t.weight(row)
+							} else {
 								from := k.Mul(k.UDiv(pair, k.Int(p.choices)), k.Int(p.choices))
 								_, weight = chosenPair(k, b[0], b[1], from, k.Sub(pair, from), p.choices)
 							}
 							v = swigluOfSums(k, sums, weight, p.limit)
 						}
-						b[len(b)-1].StoreVec(k.Add(k.Mul(pair, k.Int(p.n)), col), packedAs(k, v, ir.BF16))
+						storeResults(k, b[len(b)-1], k.Add(k.Mul(pair, k.Int(p.n)), col), v)
 					})
 				})
 			})
@@ -199,6 +210,9 @@ func (p *matrixRouted) launch(l Lowering, y Ref) {
 // once, each weight with another row of x.
 func (p *matrixRouted) launchSum(l Lowering, shared []Ref, y Ref) {
 	p.products, p.apart, p.cols = p.choices, true, 1
+	if p.streams() {
+		p.few = 1
+	}
 	if p.streams() {
 		p.tune(1, p.tokens, p.choices)
 	}
@@ -219,6 +233,12 @@ func (p *matrixRouted) launchSum(l Lowering, shared []Ref, y Ref) {
 				x.count = k.Mul(ints[0], k.Int(p.choices))
 			}
 			from := k.Mul(token, k.Int(p.choices))
+			if p.stage > 0 {
+				for i := range p.choices {
+					x.stage = append(x.stage, k.Add(from, k.Int(i)))
+				}
+				p.loadEarly(k, &x)
+			}
 			// The experts and their choices, from memory in every lane: scalar registers
 			// would not hold as many addresses.
 			chosen, places := k.Shared(ir.I32, p.choices), k.Shared(ir.I32, p.choices)
@@ -236,7 +256,7 @@ func (p *matrixRouted) launchSum(l Lowering, shared []Ref, y Ref) {
 					}
 					v = k.MakeVec(more...)
 				}
-				y.StoreVec(at, packedAs(k, v, y.Format()))
+				storeResults(k, y, at, v)
 			}
 			has := k.Cmp(kernel.GT, experts, k.Int32(0))
 			k.If(has, func() {
@@ -245,15 +265,12 @@ func (p *matrixRouted) launchSum(l Lowering, shared []Ref, y Ref) {
 					at := k.Select(k.Cmp(kernel.LT, k.Int32(i), experts), k.Int32(i), k.Sub(experts, k.Int32(1)))
 					x.at = append(x.at, k.Add(from, k.Convert(places.Load(at), kernel.I64)))
 					if p.stage > 0 {
-						x.staged = append(x.staged, k.Int(i))
+						x.staged = append(x.staged, k.Convert(places.Load(at), kernel.I64))
 					}
 					list = append(list, matrixWeight{ws[0], scales[0], k.Convert(chosen.Load(at), kernel.I64)})
 				}
-				if p.stage > 0 {
-					x.stage = x.at
-				}
 				p.multiplyTiles(k, x, list, colTile, p.stripOf(k, ints), func(row, col kernel.V, sums []kernel.Vec) {
-					total := k.ZeroVec(kernel.F32, target.ResultRun)
+					total := k.ZeroVec(kernel.F32, sums[0].Len())
 					for i, sum := range sums {
 						counts := k.Cmp(kernel.LT, k.Int32(i), experts) // they come first
 						total = k.MapVec(func(v ...kernel.V) kernel.V {
@@ -278,6 +295,15 @@ func (p *matrixRouted) launchSum(l Lowering, shared []Ref, y Ref) {
 			})
 		},
 	})
+}
+
+// storeResults stores results that follow each other, or one.
+func storeResults(k *kernel.K, y *kernel.Buf, at kernel.V, v kernel.Vec) {
+	if v.Len() == 1 {
+		y.Store(at, k.At(v, 0))
+		return
+	}
+	y.StoreVec(at, packedAs(k, v, y.Format()))
 }
 
 // chosen calls each, in one lane, with each expert that a token chose: how many of them

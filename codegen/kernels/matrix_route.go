@@ -9,10 +9,11 @@ import (
 )
 
 // Routing: which rows of x an expert's weights are multiplied with. A pair is a
-// token and one of its choices. For few tokens every pair is a tile of its own: most
-// have an expert to themselves. For more, a tile is some of an expert's pairs, so
-// that its weights are read once for all of them. The number of tiles is known on
-// the device only; the grid is for the most that there can be.
+// token and one of its choices. For few tokens every pair has a tile: most have an
+// expert to themselves. Pairs of one expert may share that of the first of them; the
+// tiles of the others are empty then. For more tokens, a tile is some of an expert's
+// pairs, so that its weights are read once for all of them. The number of tiles is
+// known on the device only; the grid is for the most that there can be.
 
 // routing is the pairs of a moe_experts op, and its tiles.
 type routing struct {
@@ -25,9 +26,11 @@ type routing struct {
 	lists, counts Ref // i32 [experts, tokens], [experts]
 	expert, first Ref // i32 [tiles]
 	tiles         int
+
+	share int // of few tokens: how many pairs of an expert a tile has at most
 }
 
-// single reports whether tiles have one pair each.
+// single reports whether tokens are few: then each tile has a pair that it begins with.
 func (r *routing) single() bool { return r.tokens <= maxSkinny }
 
 // size is the number of pairs that a tile has room for.
@@ -55,7 +58,10 @@ func routingOf(l Lowering, o *ir.Op) *routing {
 	r := &routing{ids: l.Buf(o.Args[4]), weights: l.Buf(o.Args[5]), tokens: ids[0], choices: ids[1], experts: dims(o.Args[1])[0]}
 	pairs := r.tokens * r.choices
 	if r.single() {
-		r.tiles = pairs
+		r.tiles, r.share = pairs, 1
+		if unitOf(l.Target()).mma != nil && r.tokens >= fewestShared {
+			r.share = mostFew
+		}
 		return r
 	}
 	size := r.size()
@@ -131,7 +137,11 @@ func (r *routing) operands() []Ref {
 }
 
 func (r *routing) spec() string {
-	return fmt.Sprintf("choices%d single%v", r.choices, r.single())
+	s := fmt.Sprintf("choices%d single%v", r.choices, r.single())
+	if r.share > 1 {
+		s += fmt.Sprintf(" share%d", r.share)
+	}
+	return s
 }
 
 // routedTile is a tile in a kernel.
@@ -140,22 +150,27 @@ type routedTile struct {
 	// pair is the pair of a row of the tile, one that there is in any case, and whether
 	// it is the row's own.
 	pair func(row kernel.V) (pair, own kernel.V)
-	// weight is the weight of the pair of a tile that has one, read before w: what reads it
-	// behind w keeps all warps waiting.
-	weight kernel.V
+	// Of few tokens:
+	count  kernel.V                    // of pairs, i64
+	behind func()                      // what can wait until w is under way, or nil
+	weight func(row kernel.V) kernel.V // of a row's pair, read before w: what reads it behind w keeps all warps waiting
 }
 
 // tileIn runs body for tile number i if there is such a tile. tokens is the number of
 // tokens, an integer argument.
 func (r *routing) tileIn(k *kernel.K, b []*kernel.Buf, i, tokens kernel.V, body func(t routedTile)) {
+	if r.share > 1 {
+		r.sharedTileIn(k, b[0], b[1], i, tokens, body)
+		return
+	}
 	if r.single() {
 		choices := k.Int(r.choices)
 		from := k.Mul(k.UDiv(i, choices), choices)
 		id, weight := chosenPair(k, b[0], b[1], from, k.Sub(i, from), r.choices)
 		k.If(k.Cmp(kernel.GE, id, k.Int32(0)), func() {
-			body(routedTile{k.Convert(id, kernel.I64), func(row kernel.V) (pair, own kernel.V) {
+			body(routedTile{expert: k.Convert(id, kernel.I64), count: k.Int(1), pair: func(row kernel.V) (pair, own kernel.V) {
 				return i, k.Cmp(kernel.EQ, row, k.Int(0))
-			}, weight})
+			}, weight: func(kernel.V) kernel.V { return weight }})
 		})
 		return
 	}

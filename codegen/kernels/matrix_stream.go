@@ -67,21 +67,29 @@ func (p *matrixProduct) prefetch(k *kernel.K, w *kernel.Buf, index, colTile, str
 // streamer is the state of stream.
 type streamer struct {
 	*matrixEmitter
-	whole, rest  int
-	n0, last     kernel.V           // the first tile's first row, and the number of the last tile
-	pool         *kernel.Buf        // the ring, x and the sums, as bytes
-	scales, next []*kernel.Var      // of 8-bit weights, by step and part: bytes
-	kept         [][]*kernel.VecVar // x, by step and row: xVectors each
-	staged, sums *kernel.Buf
-	slots        int // tiles of 16 whose sums are in sums at a time
+	whole, rest   int
+	n0, last      kernel.V    // the first tile's first row, and the number of the last tile
+	pool          *kernel.Buf // the ring, x and the sums, as bytes
+	next, before  *kernel.Var // where the place that is multiplied next and the one before begin, i32
+	from          ringSources
+	scales, ahead []*kernel.Var      // of 8-bit weights, by step and part, and of the next tile: bytes
+	kept          [][]*kernel.VecVar // x, by step and row: xVectors each
+	staged, sums  *kernel.Buf
+	slots         int // tiles of 16 whose sums are in sums at a time
+}
+
+func (p *matrixProduct) streamer(k *kernel.K, x matrixRows) *streamer {
+	s := &streamer{matrixEmitter: &matrixEmitter{matrixProduct: p, K: k, unit: unitOf(p.t), x: x, lane: k.WaveLane(), wave: k.Wave()}}
+	s.sub, s.group = s.unit.place(k, s.lane)
+	s.whole, s.rest = p.steps()
+	return s
 }
 
 // stream is multiply for few rows, of as many tiles from row n0 on as strip says and
 // there are.
 func (p *matrixProduct) stream(k *kernel.K, x matrixRows, ws []matrixWeight, n0, strip kernel.V, done func(row, col kernel.V, sums []kernel.Vec)) {
-	s := &streamer{matrixEmitter: &matrixEmitter{matrixProduct: p, K: k, unit: unitOf(p.t), x: x, ws: ws, lane: k.WaveLane(), wave: k.Wave()}, n0: n0}
-	s.sub, s.group = s.unit.place(k, s.lane)
-	s.whole, s.rest = p.steps()
+	s := p.streamer(k, x)
+	s.ws, s.n0 = ws, n0
 	if p.resident > 1 {
 		k.Resident(p.resident)
 	}
@@ -91,16 +99,22 @@ func (p *matrixProduct) stream(k *kernel.K, x matrixRows, ws []matrixWeight, n0,
 		s.last = k.Int(0)
 	}
 	s.allocate()
-	loaded := s.loadX()         // first, for it would wait behind all copies
-	for i := range s.ring - 1 { // the last place is filled behind the first barrier
-		s.fill(k.Int(0), i)
+	s.from = s.sources()
+	loaded := x.loaded
+	if loaded == nil {
+		loaded = s.loadX() // first, for it would wait behind all copies
 	}
+	s.fillPlaces(0, p.filledFirst())
 	s.loadScales(s.scales, k.Int(0))
+	if x.behind != nil {
+		x.behind()
+	}
 	s.stageX(loaded)
+	s.fillPlaces(p.filledFirst(), s.ring-1) // the last place is filled behind the first barrier
 	for i, row := range s.kept {
 		s.keepX(row, i/p.rowsOfX(), i%p.rowsOfX())
 	}
-	if s.stage > 0 && !s.keeps {
+	if s.stage > 0 && !s.keeps && s.whole == 0 { // else the first step has a barrier
 		k.Barrier()
 	}
 	tile := func(i kernel.V) {
@@ -113,6 +127,23 @@ func (p *matrixProduct) stream(k *kernel.K, x matrixRows, ws []matrixWeight, n0,
 		return
 	}
 	k.For(k.Int(0), k.Add(s.last, k.Int(1)), 1, tile)
+}
+
+// filledFirst is how many places are asked for before x is in shared memory: one of 8-bit
+// weights whose x only has to be copied there, so that the first step of all groups comes
+// before what they need later; all where x comes late, for it is rounded, or is not there.
+func (p *matrixProduct) filledFirst() int {
+	if p.stage > 0 && !p.rounds && p.w != ir.BF16 && p.w != ir.F4E2M1 {
+		return 1
+	}
+	return p.ring - 1
+}
+
+// fillPlaces starts the fillings from one to before another of the first tile.
+func (s *streamer) fillPlaces(from, to int) {
+	for i := from; i < to; i++ {
+		s.fill(s.Int(0), i, s.placeOf(i))
+	}
 }
 
 // rowOf is the first row of tile i.
@@ -161,8 +192,8 @@ func (p *matrixProduct) shared() (ring, x, sums int) {
 // there is room.
 func (p *matrixProduct) slotWords() int {
 	words := unitOf(p.t).sumWords()
-	if p.oneRow {
-		words = target.MatrixTile // of the one row of x that counts
+	if p.few > 0 {
+		words = p.few * target.MatrixTile
 	}
 	return unitOf(p.t).waves * p.products * words
 }
@@ -177,7 +208,7 @@ func (s *streamer) allocate() {
 	}
 	if s.w != ir.BF16 && s.w != ir.F4E2M1 {
 		for range s.whole * s.parts() {
-			s.scales, s.next = append(s.scales, s.Var(s.Int32(0))), append(s.next, s.Var(s.Int32(0)))
+			s.scales, s.ahead = append(s.scales, s.Var(s.Int32(0))), append(s.ahead, s.Var(s.Int32(0)))
 		}
 	}
 	if s.keeps {
@@ -188,6 +219,9 @@ func (s *streamer) allocate() {
 			}
 			s.kept = append(s.kept, row)
 		}
+	}
+	if !s.turns() {
+		s.next, s.before = s.Var(s.Int32(0)), s.Var(s.Int32((s.ring-1)*s.placeBytes()))
 	}
 	ring, x, sums := s.shared()
 	s.slots = s.sumSlots()
@@ -221,13 +255,14 @@ func (s *streamer) tile(i kernel.V) {
 	}
 	if s.strip > 1 {
 		next := s.Add(i, s.Int(1))
-		s.loadScales(s.next, s.Select(s.Cmp(kernel.LE, next, s.last), next, i))
+		s.loadScales(s.ahead, s.Select(s.Cmp(kernel.LE, next, s.last), next, i))
 	}
 	for f := range s.places() {
 		s.WaitCopies(s.ring - 2)
 		s.Barrier() // all lanes' copies are there, and all warps are done with the place before
-		s.fill(i, f+s.ring-1)
-		at, step, first := s.place(i, f), f/s.split, f%s.split*s.partsAtOnce()
+		at, free := s.takePlace(f)
+		s.fill(i, f+s.ring-1, free)
+		step, first := f/s.split, f%s.split*s.partsAtOnce()
 		var x [][]kernel.Vec
 		for j := range s.partsAtOnce() {
 			product, col := s.part(first + j)
@@ -240,7 +275,7 @@ func (s *streamer) tile(i kernel.V) {
 	}
 	if s.strip > 1 {
 		for j, x := range s.scales {
-			x.Set(s.next[j].Get())
+			x.Set(s.ahead[j].Get())
 		}
 	}
 	if s.rest > 0 {
@@ -284,67 +319,6 @@ func (s *streamer) inVectors(x kernel.Vec) []kernel.Vec {
 		out = append(out, s.Part(x, i, matrixRun/2))
 	}
 	return out
-}
-
-// combine adds the warps' sums in their order and has done finish the tiles of 16, each
-// in one warp. The barrier of the next tile's first step tells that they have been read.
-func (s *streamer) combine(done func(row, col kernel.V, sums []kernel.Vec)) {
-	tiles, waves := s.rows*s.cols, s.unit.waves
-	words := s.slotWords() / waves / s.products
-	at := func(wave, slot kernel.V, product int) kernel.V {
-		i := s.Add(s.Mul(s.Add(s.Mul(wave, s.Int(s.slots)), slot), s.Int(s.products)), s.Int(product))
-		return s.Mul(i, s.Int(words))
-	}
-	for first := 0; first < tiles; first += s.slots {
-		if first > 0 {
-			s.Barrier() // what lies there has been read
-		}
-		n := min(s.slots, tiles-first)
-		for slot := range n {
-			for p := range s.products {
-				s.storeSum(at(s.wave, s.Int(slot), p), s.sum(0, p, (first+slot)/s.cols, (first+slot)%s.cols).Get())
-			}
-		}
-		s.Barrier()
-		finish := func() {
-			var sums []kernel.Vec
-			for p := range s.products {
-				sum := s.loadSum(at(s.Int(0), s.wave, p))
-				for w := 1; w < waves; w++ {
-					sum = s.MapVec(func(v ...kernel.V) kernel.V { return s.Add(v[0], v[1]) }, sum, s.loadSum(at(s.Int(w), s.wave, p)))
-				}
-				sums = append(sums, sum)
-			}
-			tile := s.Add(s.wave, s.Int(first))
-			row, col := s.UDiv(tile, s.Int(s.cols)), s.URem(tile, s.Int(s.cols))
-			row = s.Add(s.Mul(row, s.Int(s.unit.cols)), s.sub)
-			done(row, s.Add(s.Mul(col, s.Int(target.MatrixTile)), s.Mul(s.group, s.Int(target.ResultRun))), sums)
-		}
-		if n < waves {
-			s.If(s.Cmp(kernel.LT, s.wave, s.Int(n)), finish)
-		} else {
-			finish()
-		}
-	}
-}
-
-func (s *streamer) storeSum(at kernel.V, sum kernel.Vec) {
-	if !s.oneRow {
-		s.unit.storeSum(s.K, s.sums, at, s.lane, sum)
-		return
-	}
-	s.If(s.Cmp(kernel.EQ, s.group, s.Int(0)), func() { // of column 0, of two rows
-		for i := range s.unit.rows {
-			s.sums.Store(s.Add(at, s.Add(s.sub, s.Int(i*target.MatrixTile/s.unit.rows))), s.At(sum, i*sum.Len()/s.unit.rows))
-		}
-	})
-}
-
-func (s *streamer) loadSum(at kernel.V) kernel.Vec {
-	if !s.oneRow {
-		return s.unit.loadSum(s.K, s.sums, at, s.lane)
-	}
-	return s.AsF32(s.sums.LoadVec(s.Add(at, s.Mul(s.group, s.Int(target.ResultRun))), target.ResultRun))
 }
 
 // stripArg is what a kernel has among its integers so that stripOf finds the strip there,

@@ -31,7 +31,7 @@ type matrixProduct struct {
 	rows, cols int       // of a tile, in units of the matrix unit's columns and of target.MatrixTile
 	products   int       // weights that are multiplied at once
 	apart      bool      // each of them with rows of x of its own
-	oneRow     bool      // of x counts, a tile's first
+	few        int       // rows of x that count, a tile's first; 0 for all
 	alike      bool      // the rows of x that a tile reads are one
 	gemm       *gemmTile // of many rows, or nil
 	matrixStream
@@ -158,6 +158,9 @@ type matrixRows struct {
 	at        []kernel.V // for each row of the tile's units, and product if those are apart, which row of x this lane reads
 	// Of rows that the group rounds: which, and which of them a lane reads, as in at.
 	stage, staged []kernel.V
+	there         []kernel.V                // which of stage there are; nil if all
+	loaded        [][]xPair                 // what stream has to stage, if that has been loaded
+	behind        func()                    // what to do once w is under way, or nil
 	row           func(i kernel.V) kernel.V // of row i of a tile
 }
 

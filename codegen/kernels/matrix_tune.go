@@ -37,11 +37,15 @@ func (p *matrixProduct) tune(m, groups, read int) {
 	switch {
 	case p.copiesX(): // wide tiles, for x is more than w
 		most, widest = 1, max(1, 4/p.rows/p.products)
-	case p.rows > 1 || p.w == ir.BF16:
+	case p.rows > 1 || p.w == ir.BF16 || p.apart: // x of the products leaves a third group two places
 		most = min(most, 2)
 	}
 	if whole == 1 && !p.copiesX() {
 		widest = 4 / p.rows
+	}
+	longest := longestStrip
+	if p.few > 1 && tiles*groups > longest*most*processors { // pairs that share tiles leave fewer groups than are counted here
+		longest /= 2
 	}
 	// Groups should be as many as run at a time, or several times that.
 	best, found := -1.0, p.matrixStream
@@ -50,7 +54,7 @@ func (p *matrixProduct) tune(m, groups, read int) {
 	try := p.matrixStream
 	for try.resident = most; try.resident > 0; try.resident-- {
 		for c := widest; c > 0; c /= 2 {
-			for try.strip = longestStrip; try.strip > 0; try.strip-- {
+			for try.strip = longest; try.strip > 0; try.strip-- {
 				p.matrixStream, p.cols = try, c
 				if p.ring = p.ringOf(); p.ring == 0 {
 					continue

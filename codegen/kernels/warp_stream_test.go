@@ -165,3 +165,39 @@ func TestWarpWeights(t *testing.T) {
 		}
 	}
 }
+
+// TestWarpRounds: rows of x that groups round themselves, of numbers that stress it, are
+// those that the op's meaning has: each result is one number of x.
+func TestWarpRounds(t *testing.T) {
+	const block = 128
+	for _, k := range []int{1024, 1152} {
+		for _, dt := range []ir.DType{ir.F8E4M3, ir.F4E2M1} {
+			t.Run(fmt.Sprintf("%s/%d", dt, k), func(t *testing.T) {
+				c := &cases{batch: newBatch(t), r: rand.New(rand.NewPCG(11, uint64(k)))}
+				w := c.w8(k, k)
+				if dt == ir.F4E2M1 {
+					w = c.w4(k, k)
+				}
+				clear(w.Codes)
+				for i := range w.Scales {
+					w.Scales[i] = 127
+				}
+				for i := range k {
+					if at := i*k + i; dt == ir.F4E2M1 {
+						w.Codes[at/2] = 2 << (4 * (at % 2))
+					} else {
+						w.Codes[at] = 0x38
+					}
+				}
+				for _, rows := range []int{1, 1, 1, 2} { // in the second of two rows some blocks have NaN or infinities
+					x := blocks(t, c.r, ir.BF16, block, rows, k)
+					for i := range 4 { // signs, a tie, and what is next to nothing
+						x.F[i*block/2] = []float32{float32(math.Copysign(0, -1)), 0x1p-133, -0x1p-126, 1.0625}[i]
+					}
+					c.batch.op("block_linear", ir.A("act_block", block), exact, x, w)
+				}
+				c.run("sm_90")
+			})
+		}
+	}
+}
