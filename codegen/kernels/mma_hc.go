@@ -370,14 +370,13 @@ func (w *hcWarps) addUp(tile, at kernel.V, warps int) {
 	for part := range p.tileParts() {
 		own := w.Add(w.wave, w.Int(part*p.unit.cols))
 		token := w.Add(w.Mul(tile, w.Int(p.tileTokens())), own)
-		column := w.columnOfWord()
-		var terms []kernel.V
-		for i := range warps {
-			terms = append(terms, w.sums.Load(w.Add(w.place(at, w.Int(i), own), column)))
-		}
-		sum := sumByPairs(w.K, terms)
 		w.If(w.Cmp(kernel.LT, token, w.tokens), func() {
-			w.parts.Store(w.Add(p.partsOf(w.K, token, w.piece), w.lane), sum)
+			column := w.columnOfWord()
+			var terms []kernel.V
+			for i := range warps {
+				terms = append(terms, w.sums.Load(w.Add(w.place(at, w.Int(i), own), column)))
+			}
+			w.parts.Store(w.Add(p.partsOf(w.K, token, w.piece), w.lane), sumByPairs(w.K, terms))
 		})
 	}
 }

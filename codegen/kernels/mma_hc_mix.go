@@ -23,7 +23,8 @@ type hcMix struct {
 	*kernel.K
 	p      *hcProduct
 	tokens kernel.V
-	// each is the number of tokens of a group for weights, and between that of those groups.
+	// each is the number of tokens of a group for weights, and between how many of those
+	// groups there are.
 	each, between kernel.V
 	lane          kernel.V // of the warp: the word of a token's sums that it has
 	wave          kernel.V
@@ -46,13 +47,25 @@ func (p *hcProduct) mixEach() int {
 	return 4
 }
 
-// mixGrid is the number of groups: those of rows behind those for weights, which take
-// longer.
+// mixEvery says which groups are for weights until there are enough: all, since they take
+// longest, or of many tokens one in mixEvery, so that a processor reads rows meanwhile.
+// There are enough, as a grid has a group for each row.
+func (p *hcProduct) mixEvery() int {
+	if p.ring {
+		return p.mixEach()
+	}
+	return 1
+}
+
+// mixGrid is the number of groups: one for each row, and those for weights.
 func (p *hcProduct) mixGrid() int { return p.t + ceilDiv(p.t, p.mixEach()) }
 
 // mixSpec is what the code depends on besides the shape.
 func (p *hcProduct) mixSpec() string {
-	if p.ring {
+	switch {
+	case p.mixEvery() > 1:
+		return " ring spread"
+	case p.ring:
 		return " ring"
 	}
 	return ""
@@ -69,9 +82,13 @@ func (m *hcMix) run() {
 		m.Resident(mixResident)
 	}
 	m.lane, m.wave = m.WaveLane(), m.Wave()
-	row := m.Sub(m.Group(), m.between)
+	every := m.p.mixEvery()
+	turn := m.UDiv(m.Group(), m.Int(every))
+	own := m.And(m.Cmp(kernel.EQ, m.URem(m.Group(), m.Int(every)), m.Int(0)), m.Cmp(kernel.LT, turn, m.between))
+	before := m.Min(m.UDiv(m.Add(m.Group(), m.Int(every-1)), m.Int(every)), m.between) // groups for weights
+	row := m.Select(own, m.Int(-1), m.Sub(m.Group(), before))
 	m.If(m.Cmp(kernel.LT, row, m.Int(0)), func() {
-		token := m.Add(m.Mul(m.Group(), m.each), m.wave)
+		token := m.Add(m.Mul(turn, m.each), m.wave)
 		m.If(m.And(m.Cmp(kernel.LT, m.wave, m.each), m.Cmp(kernel.LT, token, m.tokens)), func() {
 			m.weights(token)
 		})
