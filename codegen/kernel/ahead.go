@@ -1,6 +1,8 @@
 package kernel
 
 import (
+	"slices"
+
 	"github.com/kiln-project/kiln/codegen/target"
 	"github.com/llir/llvm/ir"
 	"github.com/llir/llvm/ir/types"
@@ -28,6 +30,18 @@ func (k *K) beginAhead() {
 func (k *K) awaitLaunches() {
 	k.assembler(types.Void, "griddepcontrol.wait;", "~{memory}")
 	k.assembler(types.Void, "griddepcontrol.launch_dependents;", "~{memory}")
+	k.awaited = k.b
+}
+
+// NextAtEnd has the next launch begin when the groups of this one have ended, and not
+// where there is room before. A processor whose group ends takes as many of the next as it
+// has room for: if they would all be at work at once, they are unevenly spread then. It
+// still waits for the end of the launch, as kernels always do.
+func (k *K) NextAtEnd() {
+	if k.awaited != nil && !k.nextAtEnd {
+		k.awaited.Insts = slices.Delete(k.awaited.Insts, 1, 2) // behind the wait
+	}
+	k.nextAtEnd = true
 }
 
 // Ahead runs body before the kernel waits for launches before it, wherever Ahead is

@@ -62,6 +62,8 @@ type K struct {
 	resident  int       // groups on a processor of NVIDIA's, if the kernel says
 	ahead     *ir.Block // where what comes before the wait for other launches ends
 	before    bool      // what is built comes there
+	awaited   *ir.Block // begins with that wait, and what lets the next launch begin
+	nextAtEnd bool      // which is left out
 	part      *gridPart // that is being built, of a grid of parts
 	err       error
 }

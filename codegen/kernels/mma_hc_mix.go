@@ -12,6 +12,9 @@ import (
 // of another group, which makes the weights between streams: the two do not depend on
 // each other, and each is a long chain.
 
+// mixResident is how many groups have the registers of a processor: of many tokens.
+const mixResident = 4
+
 // mixBlock is the block of codes that half a warp has in registers.
 const mixBlock = 128
 
@@ -20,9 +23,10 @@ type hcMix struct {
 	*kernel.K
 	p      *hcProduct
 	tokens kernel.V
-	// each is the number of tokens of a group for weights, and between that of those groups.
+	// each is the number of tokens of a group for weights, and between how many of those
+	// groups there are.
 	each, between kernel.V
-	lane          kernel.V // of the warp: the column of mixes that it has
+	lane          kernel.V // of the warp: the word of a token's sums that it has
 	wave          kernel.V
 
 	parts, streams, scale, base *kernel.Buf
@@ -43,13 +47,25 @@ func (p *hcProduct) mixEach() int {
 	return 4
 }
 
-// mixGrid is the number of groups: those of rows behind those for weights, which take
-// longer.
+// mixEvery says which groups are for weights until there are enough: all, since they take
+// longest, or of many tokens one in mixEvery, so that a processor reads rows meanwhile.
+// There are enough, as a grid has a group for each row.
+func (p *hcProduct) mixEvery() int {
+	if p.ring {
+		return p.mixEach()
+	}
+	return 1
+}
+
+// mixGrid is the number of groups: one for each row, and those for weights.
 func (p *hcProduct) mixGrid() int { return p.t + ceilDiv(p.t, p.mixEach()) }
 
 // mixSpec is what the code depends on besides the shape.
 func (p *hcProduct) mixSpec() string {
-	if p.ring {
+	switch {
+	case p.mixEvery() > 1:
+		return " ring spread"
+	case p.ring:
 		return " ring"
 	}
 	return ""
@@ -59,13 +75,20 @@ func (p *hcProduct) mixSpec() string {
 func (p *hcProduct) mixInts() []int { return []int{p.t, p.mixEach(), ceilDiv(p.t, p.mixEach())} }
 
 func (m *hcMix) run() {
-	if m.gainsLate() {
-		m.Resident(3)
+	switch {
+	case m.gainsLate():
+		m.Resident(mixResident - 1)
+	case m.p.ring:
+		m.Resident(mixResident)
 	}
 	m.lane, m.wave = m.WaveLane(), m.Wave()
-	row := m.Sub(m.Group(), m.between)
+	every := m.p.mixEvery()
+	turn := m.UDiv(m.Group(), m.Int(every))
+	own := m.And(m.Cmp(kernel.EQ, m.URem(m.Group(), m.Int(every)), m.Int(0)), m.Cmp(kernel.LT, turn, m.between))
+	before := m.Min(m.UDiv(m.Add(m.Group(), m.Int(every-1)), m.Int(every)), m.between) // groups for weights
+	row := m.Select(own, m.Int(-1), m.Sub(m.Group(), before))
 	m.If(m.Cmp(kernel.LT, row, m.Int(0)), func() {
-		token := m.Add(m.Mul(m.Group(), m.each), m.wave)
+		token := m.Add(m.Mul(turn, m.each), m.wave)
 		m.If(m.And(m.Cmp(kernel.LT, m.wave, m.each), m.Cmp(kernel.LT, token, m.tokens)), func() {
 			m.weights(token)
 		})
@@ -74,34 +97,72 @@ func (m *hcMix) run() {
 	m.If(m.Cmp(kernel.GE, row, m.Int(0)), func() { m.row(m.Sub(m.Sub(m.tokens, m.Int(1)), row)) })
 }
 
-// addends are n rows of the lane's column from one of them on.
-func (m *hcMix) addends(token, from kernel.V, n, of int) []kernel.V {
-	rows := m.p.partRows()
-	var out []kernel.V
-	for i := range n {
+// addends are n rows of a word of a token's sums from one of them on. If end is not nil,
+// those from it on are zeros.
+func (m *hcMix) addends(token, word, from kernel.V, n int, end *kernel.V) []kernel.V {
+	out := make([]kernel.V, n)
+	for i := range out {
 		row := m.Add(from, m.Int(i))
-		if n*of == rows {
-			out = append(out, m.parts.Load(m.Add(m.p.partsOf(m.K, token, row), m.lane)))
+		if end == nil {
+			out[i] = m.parts.Load(m.Add(m.p.partsOf(m.K, token, row), word))
 			continue
 		}
-		there := m.Cmp(kernel.LT, row, m.Int(rows))
-		v := m.parts.Load(m.Add(m.p.partsOf(m.K, token, m.Select(there, row, m.Int(0))), m.lane))
-		out = append(out, m.Select(there, v, m.Float(0)))
+		there := m.Cmp(kernel.LT, row, *end)
+		v := m.parts.Load(m.Add(m.p.partsOf(m.K, token, m.Select(there, row, m.Int(0))), word))
+		out[i] = m.Select(there, v, m.Float(0))
 	}
 	return out
 }
 
-// factors are the scale and base of the lane's column, read before they are needed.
-func (m *hcMix) factors() [2]kernel.V {
-	c := m.p.c
-	part := m.Select(m.Cmp(kernel.LT, m.lane, m.Int(c)), m.Int(0), m.Select(m.Cmp(kernel.LT, m.lane, m.Int(2*c)), m.Int(1), m.Int(2)))
-	return [2]kernel.V{m.scale.Load(part), m.base.Load(m.Min(m.lane, m.Int(m.p.mixes()-1)))}
+// rowSums is a token's sums of what a row needs, each word in the lanes with its number
+// below mmaHCRow. A warp adds up rows that follow each other, and a lane some of those:
+// pairs first, which groups that have two pieces have added already.
+func (m *hcMix) rowSums(token kernel.V) kernel.V {
+	p := m.p
+	rows := p.partRows()
+	each := ceilDiv(rows, p.unit.waves) // of a warp
+	lanes := m.T.Wave / mmaHCRow        // with the same word
+	of := ceilDiv(each, lanes)          // of a lane
+	if !p.ring {
+		of = 2 * ceilDiv(ceilDiv(each, 2), lanes)
+	}
+	word := m.And(m.lane, m.Int(mmaHCRow-1))
+	first := m.Mul(m.wave, m.Int(each))
+	from := m.Add(first, m.Mul(m.UDiv(m.lane, m.Int(mmaHCRow)), m.Int(of)))
+	var end *kernel.V
+	if of*lanes*p.unit.waves != rows {
+		last := m.Min(m.Add(first, m.Int(each)), m.Int(rows))
+		end = &last
+	}
+	return sumByPairs(m.K, m.addends(token, word, from, of, end))
 }
 
-// mix is the lane's mix, scaled, of the sum of its column.
+// totals adds up what rowSums are in all lanes of the group.
+func (m *hcMix) totals(sum kernel.V) kernel.V {
+	for mask := mmaHCRow; mask < m.T.Wave; mask *= 2 {
+		sum = m.Add(sum, m.LaneXor(sum, mask))
+	}
+	sums := m.Shared(ir.F32, m.T.Lanes)
+	sums.Store(m.Lane(), sum)
+	m.Barrier()
+	var terms []kernel.V
+	for i := range m.p.unit.waves {
+		terms = append(terms, sums.Load(m.Add(m.lane, m.Int(i*m.T.Wave))))
+	}
+	return sumByPairs(m.K, terms)
+}
+
+// factors are the scale and base of a word's product, read before they are needed.
+func (m *hcMix) factors(word kernel.V) [2]kernel.V {
+	c, mix := m.p.c, m.p.mixOfWord(m.K, word)
+	part := m.Select(m.Cmp(kernel.LT, mix, m.Int(c)), m.Int(0), m.Select(m.Cmp(kernel.LT, mix, m.Int(2*c)), m.Int(1), m.Int(2)))
+	return [2]kernel.V{m.scale.Load(part), m.base.Load(m.Min(mix, m.Int(m.p.mixes()-1)))}
+}
+
+// mix is the lane's mix, scaled, of the sum of its word.
 func (m *hcMix) mix(sum kernel.V, factors [2]kernel.V) kernel.V {
 	n := float64(m.p.c * m.p.d)
-	r := m.FastRsqrt(m.FMA(m.FromLane(sum, m.Int(mmaHCSquares)), m.Float(1/n), m.Float(m.p.normEps)))
+	r := m.FastRsqrt(m.FMA(m.FromLane(sum, m.Int(mmaHCRowSquares)), m.Float(1/n), m.Float(m.p.normEps)))
 	return m.FMA(m.Mul(sum, r), factors[0], factors[1])
 }
 
@@ -117,8 +178,7 @@ func (m *hcMix) gainsLate() bool { return m.p.ring && m.p.d > 2*m.T.Lanes*matrix
 // row gathers the streams of a token, and norms and rounds what comes of it.
 func (m *hcMix) row(token kernel.V) {
 	p := m.p
-	each := ceilDiv(p.partRows(), p.unit.waves)
-	factors, terms := m.factors(), m.addends(token, m.Mul(m.wave, m.Int(each)), each, p.unit.waves)
+	factors, sum := m.factors(m.And(m.lane, m.Int(mmaHCRow-1))), m.rowSums(token)
 	n := ceilDiv(p.d, m.T.Lanes*matrixRun) // runs of the lane
 	in, at := make([]kernel.V, n), make([]kernel.V, n)
 	streams := make([][]kernel.Vec, n)
@@ -142,17 +202,11 @@ func (m *hcMix) row(token kernel.V) {
 	if !m.gainsLate() {
 		readGains()
 	}
-	sums := m.Shared(ir.F32, m.T.Lanes)
-	sums.Store(m.Lane(), sumByPairs(m.K, terms))
-	m.Barrier()
+	sum = m.totals(sum)
 	if m.gainsLate() {
 		readGains()
 	}
-	terms = nil
-	for i := range p.unit.waves {
-		terms = append(terms, sums.Load(m.Add(m.lane, m.Int(i*m.T.Wave))))
-	}
-	weight := m.Add(m.sigmoid(m.mix(sumByPairs(m.K, terms), factors)), m.Float(p.eps))
+	weight := m.Add(m.sigmoid(m.mix(sum, factors)), m.Float(p.eps))
 	pre := make([]kernel.V, p.c)
 	for j := range pre {
 		pre[j] = m.FromLane(weight, m.Int(j))

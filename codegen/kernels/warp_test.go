@@ -291,17 +291,21 @@ func TestGemm(t *testing.T) {
 // beside it, which decide how groups of the first launch go through them: 8 of a piece,
 // 32 or 64 of it, or 16 of two pieces after the other.
 func TestWarpHCAlone(t *testing.T) {
-	const streams, d, n = 4, 2048, 24
+	const streams, n = 4, 24
 	const tokens = 257
 	counts := []int{1, 100, 129, tokens}
-	for _, op := range []string{"hc_pre", "hc_fused", "hc_fused_quant"} {
-		t.Run(op, func(t *testing.T) {
+	for _, test := range []struct {
+		op string
+		d  int
+	}{{"hc_pre", 2048}, {"hc_fused", 2048}, {"hc_fused_quant", 2048}, {"hc_fused", 3072}} { // of 3072, sums that do not divide evenly among lanes
+		op, d := test.op, test.d
+		t.Run(fmt.Sprintf("%s/%d", op, d), func(t *testing.T) {
 			def, err := ir.Lookup(op)
 			if err != nil {
 				t.Fatal(err)
 			}
 			c := &cases{batch: newBatch(t), r: rand.New(rand.NewPCG(7, 3))}
-			shared := []*eval.Tensor{c.f32(1/math.Sqrt(streams*d), n, streams*d), c.f32(1, 3), c.f32(1, n)}
+			shared := []*eval.Tensor{c.f32(1/math.Sqrt(float64(streams*d)), n, streams*d), c.f32(1, 3), c.f32(1, n)}
 			own, attrs := []*eval.Tensor{c.bf16(1, tokens, streams, d)}, hcAttrs
 			if op != "hc_pre" {
 				shared, attrs = append(shared, c.bf16(1, d)), hcFusedAttrs
