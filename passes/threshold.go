@@ -36,6 +36,11 @@ const FusedHCTokens = "fuse-hc.max_tokens"
 // keys of a query, where fewer tokens split them. Both have the same bits.
 const NoSplitTokens = "attention.no_split_tokens"
 
+// SliceTokens and NoSliceTokens are the keys of the number of tokens from which on, and
+// from which on no more, attention on NVIDIA's matrix units multiplies with slices of rows
+// in a launch of its own. They change no bits.
+const SliceTokens, NoSliceTokens = "attention.slice_tokens", "attention.no_slice_tokens"
+
 // AttentionGroups is the key of the number of groups that attention on NVIDIA's matrix
 // units wants. It changes no bits.
 const AttentionGroups = "attention.groups"
@@ -57,6 +62,14 @@ var Thresholds = []Threshold{
 	{
 		Key: NoSplitTokens, Target: "gfx950", Value: 256, Origin: Published, Doc: "sparse_attention on matrix units splits the keys of fewer tokens over groups",
 		Source: "MI355X value published for attention without a split",
+	},
+	{
+		Key: SliceTokens, Value: 2, Origin: Modelled, Doc: "sparse_attention on NVIDIA's matrix units multiplies with slices of rows apart from so many tokens on",
+		Source: "",
+	},
+	{
+		Key: NoSliceTokens, Value: 33, Origin: Modelled, Doc: "sparse_attention on NVIDIA's matrix units multiplies with slices of rows apart for fewer tokens",
+		Source: "",
 	},
 	{
 		Key: AttentionGroups, Value: 128, Origin: Modelled, Doc: "sparse_attention on NVIDIA's matrix units shares rows among more heads, as long as there are so many groups",

@@ -45,6 +45,7 @@ type warpAttention struct {
 	sets     int
 	columns  int  // in which rows are, of all sets
 	inParts  bool // a part per group
+	apart    bool // and its probabilities are the result
 	tiles    int  // of 16 heads, in a group
 	together bool // four warps multiply together
 }
@@ -87,7 +88,7 @@ func (a *warpAttention) halves() int {
 }
 
 func (a *warpAttention) spec() string {
-	return fmt.Sprintf("h%d d%d sets%d columns%d scale%g parts%v tiles%d together%v%s", a.h, a.d, a.sets, a.columns, a.scale, a.inParts, a.tiles, a.together, rowSpec(a.rowsAre))
+	return fmt.Sprintf("h%d d%d sets%d columns%d scale%g parts%v apart%v tiles%d together%v%s", a.h, a.d, a.sets, a.columns, a.scale, a.inParts, a.apart, a.tiles, a.together, rowSpec(a.rowsAre))
 }
 
 func lowerWarpAttention(l Lowering, o *ir.Op) error {
@@ -102,8 +103,13 @@ func lowerWarpAttention(l Lowering, o *ir.Op) error {
 	parts := ceilDiv(columns, attentionPart)
 	y, sums := l.Buf(o.Results[0]), t*parts*a.h*a.d
 	a.inParts = parts > 1 && t < l.Threshold(passes.NoSplitTokens) && 4*sums <= maxAttentionParts
+	a.apart = !a.rowsAre.Packed() && parts > 1 && parts <= sliceParts && t >= l.Threshold(passes.SliceTokens) && t < l.Threshold(passes.NoSliceTokens)
 	a.tiles = 1
-	if !a.inParts {
+	switch {
+	case a.apart:
+		a.inParts = true
+		a.tiles = groupHeadTiles(t*parts, a.h, l.Threshold(passes.AttentionGroups))
+	case !a.inParts:
 		a.tiles = groupHeadTiles(t, a.h, l.Threshold(passes.AttentionGroups))
 	}
 	a.together = a.tiles == maxHeadTiles && l.Target().Warpgroups()
@@ -114,6 +120,21 @@ func lowerWarpAttention(l Lowering, o *ir.Op) error {
 	}
 	if !a.inParts {
 		l.Launch(launch)
+		return nil
+	}
+	if a.apart {
+		s := &attentionSlices{warpAttention: a, heads64: min(2, ceilDiv(a.h, 64))}
+		words := t * a.headParts() * a.tiles * parts * partSteps * stepWords
+		p, softmax, count, list := l.Scratch(ir.I32, words), l.Scratch(ir.F32, t*parts*a.h*2), l.Scratch(ir.I32, t), l.Scratch(ir.I32, t*parts*attentionPart)
+		launch.Grid, launch.Out, launch.Work, launch.Flops = launch.Grid*parts, []Ref{p, softmax, list, count}, macs/2, macs
+		l.Launch(launch)
+		in := []Ref{p, softmax, count, list, in[1]}
+		for i := 2; i < len(o.Args); i += 2 {
+			in = append(in, l.Buf(o.Args[i]))
+		}
+		l.Launch(Launch{
+			Name: "attention_slices", Spec: s.spec(), Grid: t * s.headParts() * s.slices(), Work: macs / 2, Flops: macs, Pooled: true, In: in, Out: []Ref{y}, Touched: touched, Body: s.body,
+		})
 		return nil
 	}
 	acc, softmax, count := l.Scratch(ir.F32, sums), l.Scratch(ir.F32, t*parts*a.h*2), l.Scratch(ir.I32, t)
@@ -199,7 +220,7 @@ func (a *warpAttention) body(k *kernel.K, b []*kernel.Buf, ints []kernel.V) {
 	headPart, rest := k.URem(k.Group(), k.Int(a.headParts())), k.UDiv(k.Group(), k.Int(a.headParts()))
 	if a.inParts {
 		g := a.newGroup(k, b, widths, k.UDiv(rest, parts), headPart)
-		g.onePart(b[0], b[len(b)-3:], parts, k.URem(rest, parts), headPart)
+		g.onePart(b[0], b[2+2*a.sets:], parts, k.URem(rest, parts), headPart)
 		return
 	}
 	a.newGroup(k, b, widths, rest, headPart).allParts(b[0], b[1], b[len(b)-1])
@@ -207,7 +228,7 @@ func (a *warpAttention) body(k *kernel.K, b []*kernel.Buf, ints []kernel.V) {
 
 // onePart writes the sums of a part, and what the other launch needs to add them.
 func (g *warpGroup) onePart(q *kernel.Buf, out []*kernel.Buf, parts, part, headPart kernel.V) {
-	acc, softmax, counts := out[0], out[1], out[2]
+	acc, softmax, counts := out[0], out[1], out[len(out)-1]
 	g.copyQueries(q)
 	from := g.Mul(part, g.Int(attentionPart))
 	total := g.listRows(from)
@@ -218,6 +239,13 @@ func (g *warpGroup) onePart(q *kernel.Buf, out []*kernel.Buf, parts, part, headP
 	g.If(g.Cmp(kernel.GT, left, g.Int(0)), func() {
 		take(g.copyRows(g.Int(0), left, g.Int(0)))
 		g.CommitCopies()
+		if g.apart {
+			list := g.lds(g.at.list, ir.I32)
+			i := g.Select(g.Cmp(kernel.LT, g.Lane(), left), g.Lane(), g.Sub(left, g.Int(1)))
+			g.If(g.And(g.Cmp(kernel.LT, g.Lane(), g.Int(attentionPart)), g.Cmp(kernel.EQ, headPart, g.Int(0))), func() {
+				out[2].StoreBits(g.Add(g.Mul(g.Add(g.Mul(g.token, parts), part), g.Int(attentionPart)), g.Lane()), list.LoadBits(i))
+			})
+		}
 		g.WaitCopies(0)
 		g.written()
 		g.decodeRows()
@@ -231,6 +259,10 @@ func (g *warpGroup) onePart(q *kernel.Buf, out []*kernel.Buf, parts, part, headP
 		g.If(g.And(s.first, own), func() {
 			softmax.StoreVec(g.Mul(g.Add(first, head), g.Int(2)), g.MakeVec(s.top, den))
 		})
+		if g.apart {
+			g.writeProbabilities(acc, parts, part, headPart)
+			return
+		}
 		g.multiply(g.Int(0), func(tile, pair int, sums [2]kernel.Vec) {
 			g.eachRun(tile, pair, sums, func(_ int, head, element, x, y kernel.V) {
 				acc.StoreVec(g.Add(g.Mul(g.Add(first, head), g.Int(g.d)), element), g.MakeVec(x, y))
