@@ -25,7 +25,6 @@ var matrixFormCases = []struct {
 }{
 	{"sparse_attention", "sparse_attention_mfma", matrixAttentionCases, []map[string]int{
 		{passes.NoSplitTokens: 0}, {passes.NoSplitTokens: 1 << 30}, {passes.NoSplitTokens: 0, passes.AttentionGroups: 1},
-		{passes.SliceTokens: 0, passes.NoSliceTokens: 1 << 30}, {passes.SliceTokens: 0, passes.NoSliceTokens: 1 << 30, passes.AttentionGroups: 1},
 	}},
 	{"gate", "gate_mfma", matrixGateCases, asTheyAre},
 	{"hash_gate", "hash_gate_mfma", matrixGateCases, asTheyAre},

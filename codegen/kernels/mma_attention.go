@@ -45,7 +45,7 @@ type warpAttention struct {
 	sets     int
 	columns  int  // in which rows are, of all sets
 	inParts  bool // a part per group
-	apart    bool // and its probabilities are the result
+	apart    bool // probabilities are the result, of some parts per group
 	tiles    int  // of 16 heads, in a group
 	together bool // four warps multiply together
 }
@@ -70,6 +70,16 @@ func matchWarpAttention(o *ir.Op, t *target.Target) string {
 func groupHeadTiles(t, h, busy int) int {
 	n := 1
 	for n < maxHeadTiles && h > n*target.MatrixTile && t*ceilDiv(h, 2*n*target.MatrixTile) >= busy {
+		n *= 2
+	}
+	return n
+}
+
+// fewHeadTiles is the same for groups of one part each: the fewest with which all groups
+// are at work at once.
+func fewHeadTiles(units, h, busy int) int {
+	n := 1
+	for n < maxHeadTiles && h > n*target.MatrixTile && units*ceilDiv(h, n*target.MatrixTile) > busy {
 		n *= 2
 	}
 	return n
@@ -102,15 +112,16 @@ func lowerWarpAttention(l Lowering, o *ir.Op) error {
 	a.columns = columns
 	parts := ceilDiv(columns, attentionPart)
 	y, sums := l.Buf(o.Results[0]), t*parts*a.h*a.d
-	a.inParts = parts > 1 && t < l.Threshold(passes.NoSplitTokens) && 4*sums <= maxAttentionParts
 	a.apart = !a.rowsAre.Packed() && parts > 1 && parts <= sliceParts && t >= l.Threshold(passes.SliceTokens) && t < l.Threshold(passes.NoSliceTokens)
-	a.tiles = 1
+	a.inParts = !a.apart && parts > 1 && t < l.Threshold(passes.NoSplitTokens) && 4*sums <= maxAttentionParts
+	busy := l.Threshold(passes.AttentionGroups)
 	switch {
 	case a.apart:
-		a.inParts = true
-		a.tiles = groupHeadTiles(t*parts, a.h, l.Threshold(passes.AttentionGroups))
-	case !a.inParts:
-		a.tiles = groupHeadTiles(t, a.h, l.Threshold(passes.AttentionGroups))
+		a.tiles = groupHeadTiles(t*parts, a.h, busy)
+	case a.inParts:
+		a.tiles = fewHeadTiles(t*parts, a.h, busy)
+	default:
+		a.tiles = groupHeadTiles(t, a.h, busy)
 	}
 	a.together = a.tiles == maxHeadTiles && l.Target().Warpgroups()
 	macs := 2 * int64(t*a.h*columns) * int64(a.d)
@@ -118,23 +129,12 @@ func lowerWarpAttention(l Lowering, o *ir.Op) error {
 		Name: "matrix_attention", Spec: a.spec(), Grid: t * a.headParts(), Work: macs, Flops: 2 * macs, Pooled: true, In: in, Out: []Ref{y}, Touched: touched,
 		Ints: append([]int{parts}, widths...), Body: a.body,
 	}
-	if !a.inParts {
-		l.Launch(launch)
+	if a.apart {
+		a.lowerApart(l, o, launch, t, parts)
 		return nil
 	}
-	if a.apart {
-		s := &attentionSlices{warpAttention: a, heads64: min(2, ceilDiv(a.h, 64))}
-		words := t * a.headParts() * a.tiles * parts * partSteps * stepWords
-		p, softmax, count, list := l.Scratch(ir.I32, words), l.Scratch(ir.F32, t*parts*a.h*2), l.Scratch(ir.I32, t), l.Scratch(ir.I32, t*parts*attentionPart)
-		launch.Grid, launch.Out, launch.Work, launch.Flops = launch.Grid*parts, []Ref{p, softmax, list, count}, macs/2, macs
+	if !a.inParts {
 		l.Launch(launch)
-		in := []Ref{p, softmax, count, list, in[1]}
-		for i := 2; i < len(o.Args); i += 2 {
-			in = append(in, l.Buf(o.Args[i]))
-		}
-		l.Launch(Launch{
-			Name: "attention_slices", Spec: s.spec(), Grid: t * s.headParts() * s.slices(), Work: macs / 2, Flops: macs, Pooled: true, In: in, Out: []Ref{y}, Touched: touched, Body: s.body,
-		})
 		return nil
 	}
 	acc, softmax, count := l.Scratch(ir.F32, sums), l.Scratch(ir.F32, t*parts*a.h*2), l.Scratch(ir.I32, t)
@@ -218,9 +218,16 @@ func (g *warpGroup) lds(at int, d ir.DType) *kernel.Buf { return g.pool.At(g.Int
 func (a *warpAttention) body(k *kernel.K, b []*kernel.Buf, ints []kernel.V) {
 	parts, widths := ints[0], ints[1:]
 	headPart, rest := k.URem(k.Group(), k.Int(a.headParts())), k.UDiv(k.Group(), k.Int(a.headParts()))
+	if a.apart {
+		each := widths[len(widths)-1]
+		runs := k.UDiv(k.Add(parts, k.Sub(each, k.Int(1))), each)
+		g := a.newGroup(k, b, widths, k.UDiv(rest, runs), headPart)
+		g.onlyProbabilities(b[0], b[2+2*a.sets:], parts, each, k.URem(rest, runs), headPart)
+		return
+	}
 	if a.inParts {
 		g := a.newGroup(k, b, widths, k.UDiv(rest, parts), headPart)
-		g.onePart(b[0], b[2+2*a.sets:], parts, k.URem(rest, parts), headPart)
+		g.onePart(b[0], b[len(b)-3:], parts, k.URem(rest, parts), headPart)
 		return
 	}
 	a.newGroup(k, b, widths, rest, headPart).allParts(b[0], b[1], b[len(b)-1])
@@ -228,7 +235,7 @@ func (a *warpAttention) body(k *kernel.K, b []*kernel.Buf, ints []kernel.V) {
 
 // onePart writes the sums of a part, and what the other launch needs to add them.
 func (g *warpGroup) onePart(q *kernel.Buf, out []*kernel.Buf, parts, part, headPart kernel.V) {
-	acc, softmax, counts := out[0], out[1], out[len(out)-1]
+	acc, softmax, counts := out[0], out[1], out[2]
 	g.copyQueries(q)
 	from := g.Mul(part, g.Int(attentionPart))
 	total := g.listRows(from)
@@ -239,13 +246,6 @@ func (g *warpGroup) onePart(q *kernel.Buf, out []*kernel.Buf, parts, part, headP
 	g.If(g.Cmp(kernel.GT, left, g.Int(0)), func() {
 		take(g.copyRows(g.Int(0), left, g.Int(0)))
 		g.CommitCopies()
-		if g.apart {
-			list := g.lds(g.at.list, ir.I32)
-			i := g.Select(g.Cmp(kernel.LT, g.Lane(), left), g.Lane(), g.Sub(left, g.Int(1)))
-			g.If(g.And(g.Cmp(kernel.LT, g.Lane(), g.Int(attentionPart)), g.Cmp(kernel.EQ, headPart, g.Int(0))), func() {
-				out[2].StoreBits(g.Add(g.Mul(g.Add(g.Mul(g.token, parts), part), g.Int(attentionPart)), g.Lane()), list.LoadBits(i))
-			})
-		}
 		g.WaitCopies(0)
 		g.written()
 		g.decodeRows()
@@ -259,10 +259,6 @@ func (g *warpGroup) onePart(q *kernel.Buf, out []*kernel.Buf, parts, part, headP
 		g.If(g.And(s.first, own), func() {
 			softmax.StoreVec(g.Mul(g.Add(first, head), g.Int(2)), g.MakeVec(s.top, den))
 		})
-		if g.apart {
-			g.writeProbabilities(acc, parts, part, headPart)
-			return
-		}
 		g.multiply(g.Int(0), func(tile, pair int, sums [2]kernel.Vec) {
 			g.eachRun(tile, pair, sums, func(_ int, head, element, x, y kernel.V) {
 				acc.StoreVec(g.Add(g.Mul(g.Add(first, head), g.Int(g.d)), element), g.MakeVec(x, y))

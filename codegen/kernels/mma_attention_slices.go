@@ -6,6 +6,7 @@ import (
 	"github.com/kiln-project/kiln/codegen/kernel"
 	"github.com/kiln-project/kiln/codegen/target"
 	"github.com/kiln-project/kiln/ir"
+	"github.com/kiln-project/kiln/passes"
 )
 
 // Attention in two launches of which the first makes probabilities and the second
@@ -25,6 +26,81 @@ const (
 	// partSteps is how many such matrices a part's probabilities are, of 16 heads.
 	partSteps = attentionPart / 16
 )
+
+// lowerApart makes both launches of the first, which has one token and some heads to a
+// group.
+func (a *warpAttention) lowerApart(l Lowering, o *ir.Op, first Launch, t, parts int) {
+	s := &attentionSlices{warpAttention: a, fours: min(2, ceilDiv(a.h, 64))}
+	units := t * a.headParts() * parts
+	each := ceilDiv(units, l.Threshold(passes.AttentionGroups)) // so that all groups are at work at once
+	each = min(each, parts)
+	p, softmax := l.Scratch(ir.I32, units*a.tiles*partSteps*stepWords), l.Scratch(ir.F32, t*parts*a.h*2)
+	list, count := l.Scratch(ir.I32, t*parts*attentionPart), l.Scratch(ir.I32, t)
+	second := first
+	first.Grid, first.Out, first.Work, first.Flops = first.Grid*ceilDiv(parts, each), []Ref{p, softmax, list, count}, first.Work/2, first.Flops/2
+	first.Ints = append(first.Ints, each)
+	l.Launch(first)
+	second.Name, second.Spec, second.Body, second.Ints = "attention_slices", s.spec(), s.body, nil
+	second.Grid, second.Work, second.Flops = t*s.headParts()*s.slices(), first.Work, first.Flops
+	second.In = []Ref{p, softmax, list, count, l.Buf(o.Args[1])}
+	for i := 2; i < len(o.Args); i += 2 {
+		second.In = append(second.In, l.Buf(o.Args[i]))
+	}
+	l.Launch(second)
+}
+
+// onlyProbabilities writes those of a run of so many parts, and what the other launch needs to
+// multiply with them.
+func (g *warpGroup) onlyProbabilities(q *kernel.Buf, out []*kernel.Buf, parts, each, run, headPart kernel.V) {
+	p, softmax, rows, counts := out[0], out[1], out[2], out[3]
+	g.copyQueries(q)
+	first := g.Mul(run, each)
+	skipped := g.Mul(first, g.Int(attentionPart))
+	total := g.listRows(skipped)
+	left := g.Sub(total, skipped)
+	g.If(g.Cmp(kernel.EQ, g.Add(run, headPart), g.Int(0)), func() {
+		g.First(func() { counts.Store(g.token, g.Convert(total, kernel.I32)) })
+	})
+	// The run's own parts that there are.
+	own := g.UDiv(g.Add(left, g.Int(attentionPart-1)), g.Int(attentionPart))
+	own = g.Select(g.Cmp(kernel.LT, own, each), own, each)
+	buffer := func(i kernel.V) kernel.V { return g.turn(i, attentionPart*g.d*2) }
+	fetch := func(i kernel.V) []func() { return g.copyRows(g.Mul(i, g.Int(attentionPart)), left, buffer(i)) }
+	add := func(i kernel.V, more bool) {
+		g.WaitCopies(0)
+		g.written() // and no lane is in the last part any more
+		var steps []func()
+		if more {
+			steps = append(fetch(g.Add(i, g.Int(1))), g.CommitCopies)
+		}
+		g.writeScores(nil, buffer(i), steps)
+		g.Barrier()
+		s := g.probabilities(g.Sub(left, g.Mul(i, g.Int(attentionPart))), more)
+		g.Barrier()
+		den := g.denominator(s)
+		head, there := g.headOf(s.head)
+		part := g.Add(first, i)
+		g.If(g.And(s.first, there), func() {
+			at := g.Add(g.Mul(g.Add(g.Mul(g.token, parts), part), g.Int(g.h)), head)
+			softmax.StoreVec(g.Mul(at, g.Int(2)), g.MakeVec(s.top, den))
+		})
+		g.writeProbabilities(p, parts, part, headPart)
+	}
+	g.If(g.Cmp(kernel.GT, left, g.Int(0)), func() {
+		take(fetch(g.Int(0)))
+		g.CommitCopies()
+		g.If(g.Cmp(kernel.EQ, headPart, g.Int(0)), func() {
+			list := g.lds(g.at.list, ir.I32)
+			g.Lanes(g.Mul(own, g.Int(attentionPart)), func(i kernel.V) {
+				row := list.LoadBits(g.Select(g.Cmp(kernel.LT, i, left), i, g.Sub(left, g.Int(1))))
+				rows.StoreBits(g.Add(g.Mul(g.token, g.Mul(parts, g.Int(attentionPart))), g.Add(skipped, i)), row)
+			})
+		})
+		last := g.Sub(own, g.Int(1))
+		g.For(g.Int(0), last, 1, func(i kernel.V) { add(i, true) })
+		add(last, false)
+	})
+}
 
 // writeProbabilities writes those of the group's heads as warps multiply them.
 func (g *warpGroup) writeProbabilities(p *kernel.Buf, parts, part, headPart kernel.V) {
@@ -51,12 +127,12 @@ func (g *warpGroup) writeProbabilities(p *kernel.Buf, parts, part, headPart kern
 // attentionSlices is the second launch.
 type attentionSlices struct {
 	*warpAttention     // of the first
-	heads64        int // of 64 heads, in a group: 1 or 2
+	fours          int // of tiles of 16 heads, in a group: 1 or 2
 }
 
 func (s *attentionSlices) parts() int     { return ceilDiv(s.columns, attentionPart) }
-func (s *attentionSlices) tiles16() int   { return 4 * s.heads64 }
-func (s *attentionSlices) headParts() int { return ceilDiv(s.h, 64*s.heads64) }
+func (s *attentionSlices) tiles16() int   { return 4 * s.fours }
+func (s *attentionSlices) headParts() int { return ceilDiv(s.h, 64*s.fours) }
 func (s *attentionSlices) slices() int    { return s.d / blockElements }
 
 func (s *attentionSlices) spec() string {
@@ -64,10 +140,11 @@ func (s *attentionSlices) spec() string {
 }
 
 func (s *attentionSlices) body(k *kernel.K, b []*kernel.Buf, _ []kernel.V) {
-	probabilities, softmax, counts, list, sinks, y := b[0], b[1], b[2], b[3], b[4], b[len(b)-1]
+	probabilities, softmax, list, counts, sinks, y := b[0], b[1], b[2], b[3], b[4], b[len(b)-1]
 	slice, rest := k.URem(k.Group(), k.Int(s.slices())), k.UDiv(k.Group(), k.Int(s.slices()))
 	token, headPart := k.UDiv(rest, k.Int(s.headParts())), k.URem(rest, k.Int(s.headParts()))
-	g := &warpGroup{warpAttention: s.warpAttention, K: k, lane: k.WaveLane(), warp: k.Wave(), token: token, firstHead: k.Mul(headPart, k.Int(64*s.heads64))}
+	own := *s.warpAttention
+	g := &warpGroup{warpAttention: &own, K: k, lane: k.WaveLane(), warp: k.Wave(), token: token, firstHead: k.Mul(headPart, k.Int(64*s.fours))}
 	for _, kv := range b[5 : len(b)-1] {
 		g.rowSets = append(g.rowSets, kv, nil)
 	}
@@ -135,7 +212,8 @@ func (s *attentionSlices) body(k *kernel.K, b []*kernel.Buf, _ []kernel.V) {
 		}
 	})
 	k.WaitCopies(0)
-	k.Barrier()
+	g.together = k.T.Warpgroups()
+	g.written()
 
 	var sums []*kernel.VecVar
 	for range eights {
@@ -143,6 +221,13 @@ func (s *attentionSlices) body(k *kernel.K, b []*kernel.Buf, _ []kernel.V) {
 	}
 	tops := [2]*softmaxSum{newSoftmaxSum(k), newSoftmaxSum(k)}
 	place := g.rowPlace(false)
+	addTo := func(sum *kernel.VecVar, x kernel.Vec, old, new [2]kernel.V) {
+		var out []kernel.V
+		for n := range target.ResultRun {
+			out = append(out, addScaled(k, k.At(sum.Get(), n), old[n/2], k.At(x, n), new[n/2]))
+		}
+		sum.Set(k.MakeVec(out...))
+	}
 	add := func(h *held, part kernel.V) {
 		var old, new [2]kernel.V
 		for r := range tops {
@@ -152,6 +237,17 @@ func (s *attentionSlices) body(k *kernel.K, b []*kernel.Buf, _ []kernel.V) {
 		var p [partSteps]kernel.Vec
 		for step := range p {
 			p[step] = h.p[step].Get()
+		}
+		if g.together {
+			matrix := g.pool.SharedMatrix(k.Add(k.Mul(part, k.Int(attentionPart*blockBytes)), k.Mul(columns, k.Int(16*eights))), eightRows)
+			var steps []int
+			for step := range p {
+				steps = append(steps, 16*step*blockBytes)
+			}
+			for i, x := range k.WaitGroupMMA(0, k.StartAcrossMMA(8*eights, p[:], matrix, steps))[0] {
+				addTo(sums[i], x, old, new)
+			}
+			return
 		}
 		for pair := range eights / 2 {
 			x := [2]kernel.Vec{k.ZeroVec(kernel.F32, target.ResultRun), k.ZeroVec(kernel.F32, target.ResultRun)}
@@ -163,12 +259,7 @@ func (s *attentionSlices) body(k *kernel.K, b []*kernel.Buf, _ []kernel.V) {
 				}
 			}
 			for i, part := range x {
-				sum := sums[2*pair+i]
-				var out []kernel.V
-				for n := range target.ResultRun {
-					out = append(out, addScaled(k, k.At(sum.Get(), n), old[n/2], k.At(part, n), new[n/2]))
-				}
-				sum.Set(k.MakeVec(out...))
+				addTo(sums[2*pair+i], part, old, new)
 			}
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 
@@ -12,6 +13,7 @@ import (
 	"github.com/kiln-project/kiln/codegen/object"
 	"github.com/kiln-project/kiln/ir"
 	"github.com/kiln-project/kiln/ir/eval"
+	"github.com/kiln-project/kiln/passes"
 )
 
 // warpOps are the ops with forms for NVIDIA's matrix units.
@@ -83,11 +85,17 @@ func TestMatrixFormsWarps(t *testing.T) {
 				m.fill(c)
 				form := m.op + "_mma"
 				c.takeLiberty(form)
-				c.runEmulated(chip, form, m.set)
+				c.runEmulated(chip, form, slices.Concat(m.set, warpSets[m.op]))
 			})
 		}
 	}
 }
+
+// warpSets are settings that change what only NVIDIA's GPUs run.
+var warpSets = map[string][]map[string]int{"sparse_attention": {
+	{passes.SliceTokens: 0, passes.NoSliceTokens: 1 << 30}, {passes.SliceTokens: 0, passes.NoSliceTokens: 1 << 30, passes.AttentionGroups: 1},
+	{passes.NoSliceTokens: 0, passes.NoSplitTokens: 1 << 30, passes.AttentionGroups: 1},
+}}
 
 // warpgroups are the ops with code of its own where warps multiply together.
 var warpgroups = map[string]bool{"sparse_attention": true}
