@@ -112,7 +112,7 @@ func lowerWarpAttention(l Lowering, o *ir.Op) error {
 	a.columns = columns
 	parts := ceilDiv(columns, attentionPart)
 	y, sums := l.Buf(o.Results[0]), t*parts*a.h*a.d
-	a.apart = !a.rowsAre.Packed() && parts > 1 && parts <= sliceParts && t >= l.Threshold(passes.SliceTokens) && t < l.Threshold(passes.NoSliceTokens)
+	a.apart = !a.rowsAre.Packed() && parts > 1 && parts <= sliceParts && t*ceilDiv(a.h, sliceHeads)*parts >= l.Threshold(passes.SliceParts) && t < l.Threshold(passes.NoSliceTokens)
 	a.inParts = !a.apart && parts > 1 && t < l.Threshold(passes.NoSplitTokens) && 4*sums <= maxAttentionParts
 	busy := l.Threshold(passes.AttentionGroups)
 	switch {

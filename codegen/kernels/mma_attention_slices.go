@@ -19,6 +19,8 @@ import (
 const (
 	// sliceParts bounds the parts of a token: the slice of all of them is in shared memory.
 	sliceParts = 24
+	// sliceHeads are those of four tiles, which a group has of a slice at least.
+	sliceHeads = 4 * target.MatrixTile
 	// heldParts is how many parts' probabilities are on their way.
 	heldParts = 4
 	// stepWords are the words of a 16 x 16 matrix as a warp multiplies it, four of a lane.
@@ -30,7 +32,7 @@ const (
 // lowerApart makes both launches of the first, which has one token and some heads to a
 // group.
 func (a *warpAttention) lowerApart(l Lowering, o *ir.Op, first Launch, t, parts int) {
-	s := &attentionSlices{warpAttention: a, fours: min(2, ceilDiv(a.h, 64))}
+	s := &attentionSlices{warpAttention: a, fours: min(2, ceilDiv(a.h, sliceHeads))}
 	units := t * a.headParts() * parts
 	each := ceilDiv(units, l.Threshold(passes.AttentionGroups)) // so that all groups are at work at once
 	each = min(each, parts)
@@ -66,15 +68,17 @@ func (g *warpGroup) onlyProbabilities(q *kernel.Buf, out []*kernel.Buf, parts, e
 	own = g.Select(g.Cmp(kernel.LT, own, each), own, each)
 	buffer := func(i kernel.V) kernel.V { return g.turn(i, attentionPart*g.d*2) }
 	fetch := func(i kernel.V) []func() { return g.copyRows(g.Mul(i, g.Int(attentionPart)), left, buffer(i)) }
+	// begin starts to copy part i, if there is one: the parts' copies are waited for by number.
+	begin := func(i kernel.V) {
+		g.If(g.Cmp(kernel.LT, i, own), func() { take(fetch(i)) })
+		g.CommitCopies()
+	}
 	add := func(i kernel.V, more bool) {
-		g.WaitCopies(0)
-		g.written() // and no lane is in the last part any more
-		var steps []func()
-		if more {
-			steps = append(fetch(g.Add(i, g.Int(1))), g.CommitCopies)
-		}
-		g.writeScores(nil, buffer(i), steps)
-		g.Barrier()
+		g.WaitCopies(1)
+		g.written()
+		g.writeScores(nil, buffer(i), nil)
+		g.Barrier() // and no lane is in the part's rows any more
+		begin(g.Add(i, g.Int(2)))
 		s := g.probabilities(g.Sub(left, g.Mul(i, g.Int(attentionPart))), more)
 		g.Barrier()
 		den := g.denominator(s)
@@ -87,8 +91,8 @@ func (g *warpGroup) onlyProbabilities(q *kernel.Buf, out []*kernel.Buf, parts, e
 		g.writeProbabilities(p, parts, part, headPart)
 	}
 	g.If(g.Cmp(kernel.GT, left, g.Int(0)), func() {
-		take(fetch(g.Int(0)))
-		g.CommitCopies()
+		begin(g.Int(0))
+		begin(g.Int(1))
 		g.If(g.Cmp(kernel.EQ, headPart, g.Int(0)), func() {
 			list := g.lds(g.at.list, ir.I32)
 			g.Lanes(g.Mul(own, g.Int(attentionPart)), func(i kernel.V) {
@@ -132,7 +136,7 @@ type attentionSlices struct {
 
 func (s *attentionSlices) parts() int     { return ceilDiv(s.columns, attentionPart) }
 func (s *attentionSlices) tiles16() int   { return 4 * s.fours }
-func (s *attentionSlices) headParts() int { return ceilDiv(s.h, 64*s.fours) }
+func (s *attentionSlices) headParts() int { return ceilDiv(s.h, sliceHeads*s.fours) }
 func (s *attentionSlices) slices() int    { return s.d / blockElements }
 
 func (s *attentionSlices) spec() string {
@@ -144,7 +148,7 @@ func (s *attentionSlices) body(k *kernel.K, b []*kernel.Buf, _ []kernel.V) {
 	slice, rest := k.URem(k.Group(), k.Int(s.slices())), k.UDiv(k.Group(), k.Int(s.slices()))
 	token, headPart := k.UDiv(rest, k.Int(s.headParts())), k.URem(rest, k.Int(s.headParts()))
 	own := *s.warpAttention
-	g := &warpGroup{warpAttention: &own, K: k, lane: k.WaveLane(), warp: k.Wave(), token: token, firstHead: k.Mul(headPart, k.Int(64*s.fours))}
+	g := &warpGroup{warpAttention: &own, K: k, lane: k.WaveLane(), warp: k.Wave(), token: token, firstHead: k.Mul(headPart, k.Int(sliceHeads*s.fours))}
 	for _, kv := range b[5 : len(b)-1] {
 		g.rowSets = append(g.rowSets, kv, nil)
 	}
@@ -212,7 +216,7 @@ func (s *attentionSlices) body(k *kernel.K, b []*kernel.Buf, _ []kernel.V) {
 		}
 	})
 	k.WaitCopies(0)
-	g.together = k.T.Warpgroups()
+	g.together = k.T.Warpgroups() && s.fours == 2 // with half of the columns each, fours take longer
 	g.written()
 
 	var sums []*kernel.VecVar

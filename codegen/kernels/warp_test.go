@@ -93,7 +93,7 @@ func TestMatrixFormsWarps(t *testing.T) {
 
 // warpSets are settings that change what only NVIDIA's GPUs run.
 var warpSets = map[string][]map[string]int{"sparse_attention": {
-	{passes.SliceTokens: 0, passes.NoSliceTokens: 1 << 30}, {passes.SliceTokens: 0, passes.NoSliceTokens: 1 << 30, passes.AttentionGroups: 1},
+	{passes.SliceParts: 0, passes.NoSliceTokens: 1 << 30}, {passes.SliceParts: 0, passes.NoSliceTokens: 1 << 30, passes.AttentionGroups: 1},
 	{passes.NoSliceTokens: 0, passes.NoSplitTokens: 1 << 30, passes.AttentionGroups: 1},
 }}
 
