@@ -83,12 +83,24 @@ func TestMatrixFormsWarps(t *testing.T) {
 				}
 				c := &cases{batch: newBatch(t), r: rand.New(rand.NewPCG(compositeSeed, 11)), def: def}
 				m.fill(c)
+				if m.op == "sparse_attention" {
+					manyHeads(c)
+				}
 				form := m.op + "_mma"
 				c.takeLiberty(form)
 				c.runEmulated(chip, form, slices.Concat(m.set, warpSets[m.op]))
 			})
 		}
 	}
+}
+
+// manyHeads has more heads than a group of four warps has.
+func manyHeads(c *cases) {
+	const t, h, d, n = 2, 72, 128, 150
+	q, sink, kv := c.bf16(1, t, h, d), c.f32(1, h), c.bf16(1, 90, d)
+	attrs := ir.A("scale", math.Pow(d, -0.5))
+	c.add(attrs, q, sink, kv, c.rows(90, t, n))
+	c.add(attrs, q, sink, kv, without(c.rows(90, t, n)), c.bf16(1, 5, d), c.rows(5, t, 3))
 }
 
 // warpSets are settings that change what only NVIDIA's GPUs run.
