@@ -36,6 +36,12 @@ const FusedHCTokens = "fuse-hc.max_tokens"
 // keys of a query, where fewer tokens split them. Both have the same bits.
 const NoSplitTokens = "attention.no_split_tokens"
 
+// SliceParts and NoSliceTokens are the keys of how many parts of keys there are at least,
+// of all tokens and 64 heads each, and of the number of tokens from which on no more, where
+// attention on NVIDIA's matrix units multiplies slices of rows in a launch of its own. They
+// change no bits.
+const SliceParts, NoSliceTokens = "attention.slice_parts", "attention.no_slice_tokens"
+
 // AttentionGroups is the key of the number of groups that attention on NVIDIA's matrix
 // units wants. It changes no bits.
 const AttentionGroups = "attention.groups"
@@ -57,6 +63,14 @@ var Thresholds = []Threshold{
 	{
 		Key: NoSplitTokens, Target: "gfx950", Value: 256, Origin: Published, Doc: "sparse_attention on matrix units splits the keys of fewer tokens over groups",
 		Source: "MI355X value published for attention without a split",
+	},
+	{
+		Key: SliceParts, Value: 128, Origin: Measured, Doc: "sparse_attention on NVIDIA's matrix units multiplies slices of rows in a launch of its own, if there are so many parts of 64 keys and 64 heads",
+		Source: "H200, bf16 rows: 64 heads and 640 keys at 4 and 16 tokens 9.2 us and 14.0, otherwise 8.5 and 18.0; 128 and 1152 at 1, 4 and 16 tokens 13.7 us, 16.2 and 25.1, otherwise 8.7, 23.0 and 30.9",
+	},
+	{
+		Key: NoSliceTokens, Value: 32, Origin: Measured, Doc: "sparse_attention on NVIDIA's matrix units multiplies slices of rows in a launch of its own for fewer tokens",
+		Source: "H200, bf16 rows: 64 heads and 640 keys at 32 tokens 19.0 us, otherwise 18.5; 128 and 1152 at 32 and 64 tokens 45.2 us and 86.6, otherwise 48.4 and 57.0",
 	},
 	{
 		Key: AttentionGroups, Value: 128, Origin: Modelled, Doc: "sparse_attention on NVIDIA's matrix units shares rows among more heads, as long as there are so many groups",

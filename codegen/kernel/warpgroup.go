@@ -127,16 +127,21 @@ func (k *K) AddGroupMMA(sums, a []Vec, b V, steps []int) GroupSums {
 
 // StartHeldMMA is AddGroupMMA to sums of n columns that are zero.
 func (k *K) StartHeldMMA(n int, a []Vec, b V, steps []int) GroupSums {
-	return k.heldMMA(GroupSums{chains: 1}, n/2, a, b, steps)
+	return k.heldMMA(GroupSums{chains: 1}, n/2, a, b, steps, false)
+}
+
+// StartAcrossMMA is StartHeldMMA where B's rows are rows in memory, at most 64 columns.
+func (k *K) StartAcrossMMA(n int, a []Vec, b V, steps []int) GroupSums {
+	return k.heldMMA(GroupSums{chains: 1}, n/2, a, b, steps, true)
 }
 
 // AddMoreMMA is AddGroupMMA to sums that are still under way.
 func (k *K) AddMoreMMA(s GroupSums, a []Vec, b V, steps []int) GroupSums {
-	return k.heldMMA(s, len(s.sums), a, b, steps)
+	return k.heldMMA(s, len(s.sums), a, b, steps, false)
 }
 
 // heldMMA starts products with A in registers, of so many sums: those of s, if it has any.
-func (k *K) heldMMA(s GroupSums, outs int, a []Vec, b V, steps []int) GroupSums {
+func (k *K) heldMMA(s GroupSums, outs int, a []Vec, b V, steps []int, across bool) GroupSums {
 	if !k.warpgroup("product of a warpgroup") {
 		return GroupSums{}
 	}
@@ -151,6 +156,10 @@ func (k *K) heldMMA(s GroupSums, outs int, a []Vec, b V, steps []int) GroupSums 
 	text.WriteString("{ .reg .pred add, set; .reg .b32 zero; .reg .b64 b; mov.b32 zero, 0; setp.ne.b32 set, zero, 0; setp.eq.b32 add, zero, 0; wgmma.fence.sync.aligned; ")
 	atA := outs + len(s.sums)
 	atB := atA + 4*len(a)
+	turned := 0
+	if across {
+		turned = 1
+	}
 	var held []value.Value
 	for i, v := range a {
 		words := make([]string, 4)
@@ -163,7 +172,7 @@ func (k *K) heldMMA(s GroupSums, outs int, a []Vec, b V, steps []int) GroupSums 
 			how = "set"
 		}
 		fmt.Fprintf(&text, "add.s64 b, $%d, %d; ", atB, steps[i]>>4)
-		fmt.Fprintf(&text, "wgmma.mma_async.sync.aligned.m64n%dk16.f32.bf16.bf16 {%s}, {%s}, b, %s, 1, 1, 0; ", 2*outs, strings.Join(regs, ", "), strings.Join(words, ", "), how)
+		fmt.Fprintf(&text, "wgmma.mma_async.sync.aligned.m64n%dk16.f32.bf16.bf16 {%s}, {%s}, b, %s, 1, 1, %d; ", 2*outs, strings.Join(regs, ", "), strings.Join(words, ", "), how, turned)
 	}
 	text.WriteString("wgmma.commit_group.sync.aligned; }")
 	constraints := strings.Repeat("=f,", outs) + tied + strings.Repeat("r,", len(held)) + "l,~{memory}"

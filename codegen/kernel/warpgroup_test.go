@@ -29,7 +29,7 @@ func heldProduct(k *kernel.K, b *kernel.Buf) {
 	k.FenceForMatrices()
 	k.Barrier()
 	y := pool.SharedMatrix(k.Int(0), 1024)
-	at := k.Mul(k.Lane(), k.Int(4))
+	at := k.Mul(k.Lane(), k.Int(8))
 	first, second := b.LoadVec(at, 4), b.LoadVec(k.Add(at, k.Int(4096)), 4)
 	sum := k.VecVar(k.ZeroVec(kernel.F32, 4))
 	k.For(k.Int(0), k.Int(9), 1, func(kernel.V) {
@@ -37,7 +37,9 @@ func heldProduct(k *kernel.K, b *kernel.Buf) {
 		s = k.WaitEarlierMMA(k.AddMoreMMA(s, []kernel.Vec{second}, y, []int{64}))
 		sum.Set(k.WaitGroupMMA(0, s)[0][0])
 	})
+	across := k.WaitGroupMMA(0, k.StartAcrossMMA(8, []kernel.Vec{first}, y, []int{0}))[0][0]
 	b.StoreVec(at, sum.Get())
+	b.StoreVec(k.Add(at, k.Int(4)), across)
 }
 
 // Sums go through registers without copies, which would read them before they are there.
@@ -49,7 +51,7 @@ func TestGroupCode(t *testing.T) {
 		want []string
 	}{
 		"memory":    {groupProduct, []string{"fence.proxy.async.shared::cta;", "a, b, set, 1, 1, 0, 0;", "a, b, add, 1, 1, 0, 1;"}},
-		"registers": {heldProduct, []string{"}, b, add, 1, 1, 0;"}},
+		"registers": {heldProduct, []string{"}, b, add, 1, 1, 0;", "}, b, set, 1, 1, 1;"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := kernel.NewModule(tg)

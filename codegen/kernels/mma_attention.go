@@ -45,6 +45,7 @@ type warpAttention struct {
 	sets     int
 	columns  int  // in which rows are, of all sets
 	inParts  bool // a part per group
+	apart    bool // probabilities are the result, of some parts per group
 	tiles    int  // of 16 heads, in a group
 	together bool // four warps multiply together
 }
@@ -74,6 +75,16 @@ func groupHeadTiles(t, h, busy int) int {
 	return n
 }
 
+// fewHeadTiles is the same for groups of one part each: the fewest with which all groups
+// are at work at once.
+func fewHeadTiles(units, h, busy int) int {
+	n := 1
+	for n < maxHeadTiles && h > n*target.MatrixTile && units*ceilDiv(h, n*target.MatrixTile) > busy {
+		n *= 2
+	}
+	return n
+}
+
 func (a *warpAttention) heads() int     { return a.tiles * target.MatrixTile }
 func (a *warpAttention) headParts() int { return ceilDiv(a.h, a.heads()) }
 
@@ -87,7 +98,7 @@ func (a *warpAttention) halves() int {
 }
 
 func (a *warpAttention) spec() string {
-	return fmt.Sprintf("h%d d%d sets%d columns%d scale%g parts%v tiles%d together%v%s", a.h, a.d, a.sets, a.columns, a.scale, a.inParts, a.tiles, a.together, rowSpec(a.rowsAre))
+	return fmt.Sprintf("h%d d%d sets%d columns%d scale%g parts%v apart%v tiles%d together%v%s", a.h, a.d, a.sets, a.columns, a.scale, a.inParts, a.apart, a.tiles, a.together, rowSpec(a.rowsAre))
 }
 
 func lowerWarpAttention(l Lowering, o *ir.Op) error {
@@ -101,16 +112,26 @@ func lowerWarpAttention(l Lowering, o *ir.Op) error {
 	a.columns = columns
 	parts := ceilDiv(columns, attentionPart)
 	y, sums := l.Buf(o.Results[0]), t*parts*a.h*a.d
-	a.inParts = parts > 1 && t < l.Threshold(passes.NoSplitTokens) && 4*sums <= maxAttentionParts
-	a.tiles = 1
-	if !a.inParts {
-		a.tiles = groupHeadTiles(t, a.h, l.Threshold(passes.AttentionGroups))
+	a.apart = !a.rowsAre.Packed() && parts > 1 && parts <= sliceParts && t*ceilDiv(a.h, sliceHeads)*parts >= l.Threshold(passes.SliceParts) && t < l.Threshold(passes.NoSliceTokens)
+	a.inParts = !a.apart && parts > 1 && t < l.Threshold(passes.NoSplitTokens) && 4*sums <= maxAttentionParts
+	busy := l.Threshold(passes.AttentionGroups)
+	switch {
+	case a.apart:
+		a.tiles = groupHeadTiles(t*parts, a.h, busy)
+	case a.inParts:
+		a.tiles = fewHeadTiles(t*parts, a.h, busy)
+	default:
+		a.tiles = groupHeadTiles(t, a.h, busy)
 	}
 	a.together = a.tiles == maxHeadTiles && l.Target().Warpgroups()
 	macs := 2 * int64(t*a.h*columns) * int64(a.d)
 	launch := Launch{
 		Name: "matrix_attention", Spec: a.spec(), Grid: t * a.headParts(), Work: macs, Flops: 2 * macs, Pooled: true, In: in, Out: []Ref{y}, Touched: touched,
 		Ints: append([]int{parts}, widths...), Body: a.body,
+	}
+	if a.apart {
+		a.lowerApart(l, o, launch, t, parts)
+		return nil
 	}
 	if !a.inParts {
 		l.Launch(launch)
@@ -197,6 +218,13 @@ func (g *warpGroup) lds(at int, d ir.DType) *kernel.Buf { return g.pool.At(g.Int
 func (a *warpAttention) body(k *kernel.K, b []*kernel.Buf, ints []kernel.V) {
 	parts, widths := ints[0], ints[1:]
 	headPart, rest := k.URem(k.Group(), k.Int(a.headParts())), k.UDiv(k.Group(), k.Int(a.headParts()))
+	if a.apart {
+		each := widths[len(widths)-1]
+		runs := k.UDiv(k.Add(parts, k.Sub(each, k.Int(1))), each)
+		g := a.newGroup(k, b, widths, k.UDiv(rest, runs), headPart)
+		g.onlyProbabilities(b[0], b[2+2*a.sets:], parts, each, k.URem(rest, runs), headPart)
+		return
+	}
 	if a.inParts {
 		g := a.newGroup(k, b, widths, k.UDiv(rest, parts), headPart)
 		g.onePart(b[0], b[len(b)-3:], parts, k.URem(rest, parts), headPart)

@@ -51,9 +51,13 @@ func (a *warpAttention) scoreRows() int { return attentionPart * a.tiles * a.hal
 // quarterSteps is how many steps a quarter of a row has.
 func (a *warpAttention) quarterSteps() int { return a.d / 4 / 16 }
 
+// heldQueryTiles is with how many tiles of heads registers hold a warp's queries, beside
+// its sums.
+const heldQueryTiles = 2
+
 // heldQueries are what the warp multiplies of its heads, if registers hold it.
 func (g *warpGroup) heldQueries() []kernel.Vec {
-	if g.tiles > 1 {
+	if g.tiles > heldQueryTiles {
 		return nil
 	}
 	var out []kernel.Vec

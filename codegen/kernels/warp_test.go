@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 
@@ -12,6 +13,7 @@ import (
 	"github.com/kiln-project/kiln/codegen/object"
 	"github.com/kiln-project/kiln/ir"
 	"github.com/kiln-project/kiln/ir/eval"
+	"github.com/kiln-project/kiln/passes"
 )
 
 // warpOps are the ops with forms for NVIDIA's matrix units.
@@ -81,13 +83,31 @@ func TestMatrixFormsWarps(t *testing.T) {
 				}
 				c := &cases{batch: newBatch(t), r: rand.New(rand.NewPCG(compositeSeed, 11)), def: def}
 				m.fill(c)
+				if m.op == "sparse_attention" {
+					manyHeads(c)
+				}
 				form := m.op + "_mma"
 				c.takeLiberty(form)
-				c.runEmulated(chip, form, m.set)
+				c.runEmulated(chip, form, slices.Concat(m.set, warpSets[m.op]))
 			})
 		}
 	}
 }
+
+// manyHeads has more heads than a group of four warps has.
+func manyHeads(c *cases) {
+	const t, h, d, n = 2, 72, 128, 150
+	q, sink, kv := c.bf16(1, t, h, d), c.f32(1, h), c.bf16(1, 90, d)
+	attrs := ir.A("scale", math.Pow(d, -0.5))
+	c.add(attrs, q, sink, kv, c.rows(90, t, n))
+	c.add(attrs, q, sink, kv, without(c.rows(90, t, n)), c.bf16(1, 5, d), c.rows(5, t, 3))
+}
+
+// warpSets are settings that change what only NVIDIA's GPUs run.
+var warpSets = map[string][]map[string]int{"sparse_attention": {
+	{passes.SliceParts: 0, passes.NoSliceTokens: 1 << 30}, {passes.SliceParts: 0, passes.NoSliceTokens: 1 << 30, passes.AttentionGroups: 1},
+	{passes.NoSliceTokens: 0, passes.NoSplitTokens: 1 << 30, passes.AttentionGroups: 1},
+}}
 
 // warpgroups are the ops with code of its own where warps multiply together.
 var warpgroups = map[string]bool{"sparse_attention": true}
