@@ -334,7 +334,7 @@ func joinedBody(parts []kernels.Launch) func(k *kernel.K, b []*kernel.Buf, ints 
 		for i, p := range parts {
 			bufs := append(append([]*kernel.Buf{}, b[ins:ins+len(p.In)]...), b[outs:outs+len(p.Out)]...)
 			mine := ints[own : own+len(p.Ints)]
-			k.Groups(starts[i], starts[i+1], func() { p.Body(k, bufs, mine) })
+			k.Groups(starts[i], starts[i+1], bufs, mine, func(bufs []*kernel.Buf, ints []kernel.V) { p.Body(k, bufs, ints) })
 			ins, outs, own = ins+len(p.In), outs+len(p.Out), own+len(p.Ints)
 		}
 	}

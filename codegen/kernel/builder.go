@@ -2,6 +2,7 @@ package kernel
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 
 	"github.com/kiln-project/kiln/codegen/target"
@@ -207,8 +208,9 @@ func (k *K) Resident(n int) { k.resident = max(k.resident, n) }
 func (k *K) Group() V { return k.group }
 
 // Groups runs body in the groups from one to before another, parameters, which in it
-// count from 0. No group runs two such bodies, which share their shared memory: GPU only.
-func (k *K) Groups(from, to V, body func()) {
+// count from 0; body gets the parameters bufs and ints as they are best read there. No group
+// runs two such bodies, which share their shared memory: GPU only.
+func (k *K) Groups(from, to V, bufs []*Buf, ints []V, body func(bufs []*Buf, ints []V)) {
 	if !k.gpu("parts of a grid") {
 		return
 	}
@@ -220,10 +222,50 @@ func (k *K) Groups(from, to V, body func()) {
 	k.part = &gridPart{whole, from, to}
 	k.uniformIf(k.And(k.Cmp(GE, whole, from), k.Cmp(LT, whole, to)), func() {
 		k.group = k.Sub(whole, from)
-		body()
+		body(k.readHere(bufs, ints))
 	})
 	k.group, k.part = whole, nil
 }
+
+// paramBytes is what each parameter takes in the segment of a kernel's arguments: a
+// pointer or an i64.
+const paramBytes = 8
+
+// readHere has parameters read from memory where the kernel is now. LLVM reads those of an
+// AMD kernel in its first block and keeps them in scalar registers, of which there are 102:
+// those of all parts of a grid do not fit. Other targets read a parameter where it is used.
+func (k *K) readHere(bufs []*Buf, ints []V) ([]*Buf, []V) {
+	if k.T.Kind != target.AMDGPU {
+		return bufs, ints
+	}
+	segment := k.intrinsic("llvm.amdgcn.kernarg.segment.ptr", pointer(types.I8, constantMemory))
+	read := func(param value.Value) value.Value {
+		i := slices.IndexFunc(k.f.Params, func(p *ir.Param) bool { return p == param })
+		if i < 0 {
+			k.fail("a part of a grid is given a value that is no parameter")
+			return param
+		}
+		at := k.b.NewGetElementPtr(types.I8, segment, constant.NewInt(types.I64, int64(i*paramBytes)))
+		l := k.b.NewLoad(param.Type(), k.b.NewBitCast(at, pointer(param.Type(), constantMemory)))
+		l.Align = paramBytes
+		return l
+	}
+	hereBufs, hereInts := make([]*Buf, len(bufs)), make([]V, len(ints))
+	for i, b := range bufs {
+		here := *b
+		here.ptr = read(b.ptr)
+		hereBufs[i] = &here
+	}
+	for i, n := range ints {
+		n.v = read(n.v)
+		hereInts[i] = n
+	}
+	return hereBufs, hereInts
+}
+
+// constantMemory is the address space of what no kernel writes, arguments of AMD kernels
+// among it.
+const constantMemory = 4
 
 func (k *K) block(name string) *ir.Block {
 	k.n++

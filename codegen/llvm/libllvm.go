@@ -90,7 +90,10 @@ var llvmTargets = []string{"AMDGPU", "NVPTX", "X86", "AArch64"}
 
 // openLibrary loads libLLVM and prepares it. It may be called once per process.
 func openLibrary(path string) (*library, error) {
+	// Why it does not load is kept by thread, and purego asks in a second call.
+	runtime.LockOSThread()
 	h, err := purego.Dlopen(path, purego.RTLD_NOW|purego.RTLD_LOCAL)
+	runtime.UnlockOSThread()
 	if err != nil {
 		return nil, err
 	}

@@ -3,6 +3,7 @@ package host
 import (
 	"fmt"
 	"os"
+	"runtime"
 
 	"github.com/ebitengine/purego"
 
@@ -34,6 +35,9 @@ func (l *library) open(so []byte) error {
 	if err != nil {
 		return err
 	}
+	// Why it does not load is kept by thread, and purego asks in a second call.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
 	if l.handle, err = purego.Dlopen(f.Name(), purego.RTLD_NOW|purego.RTLD_LOCAL); err != nil {
 		return fmt.Errorf("loading compiled kernels: %w", err)
 	}

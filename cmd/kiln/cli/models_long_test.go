@@ -12,46 +12,12 @@ import (
 	"reflect"
 	"testing"
 
-	"github.com/spf13/pflag"
-
 	"github.com/kiln-project/kiln/codegen"
 	"github.com/kiln-project/kiln/codegen/llvm"
 	"github.com/kiln-project/kiln/codegen/object"
 	"github.com/kiln-project/kiln/codegen/plan"
 	"github.com/kiln-project/kiln/codegen/target"
-	"github.com/kiln-project/kiln/passes"
-	"github.com/kiln-project/kiln/runtime/engine"
 )
-
-// defaultUnit lowers every entry and bucket that compile has by default.
-func defaultUnit(t *testing.T, model string, tg *target.Target) *codegen.Unit {
-	t.Helper()
-	f := newFlags("compile", pflag.NewFlagSet("compile", pflag.ContinueOnError))
-	set, o, err := compileSettings(f)
-	if err != nil {
-		t.Fatal(err)
-	}
-	c, err := loadConfig(model)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := applyLimits(c, &set); err != nil {
-		t.Fatal(err)
-	}
-	m, err := entriesOf(c, o, tg.ForPasses(), passes.Config{}, upTo(set.Speculate)...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	layout, err := engine.LayoutOf(m.Entries[0])
-	if err != nil {
-		t.Fatal(err)
-	}
-	u := codegen.NewUnit(tg)
-	if _, err := u.LowerAll(m.Entries, bundleBuckets(set, layout, c)); err != nil {
-		t.Fatal(err)
-	}
-	return u
-}
 
 // TestModelsForGPUs compiles the default buckets of every model for every AMD GPU,
 // twice and without a cache, and reads the code objects back: what a loader, the

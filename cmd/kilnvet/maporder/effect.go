@@ -79,6 +79,8 @@ func (l *loop) called(call *ast.CallExpr) string {
 			if !slices.Contains(builderReads, f.Name()) {
 				return types.ExprString(sel.X) + "." + f.Name() + " adds to a graph"
 			}
+		case f.FullName() == remark:
+			return types.ExprString(sel.X) + "." + f.Name() + " adds to the remarks"
 		case strings.HasPrefix(f.Name(), "Write") && isWriter(t),
 			f.Name() == "Encode" && f.Pkg() != nil && strings.HasPrefix(f.Pkg().Path(), "encoding/"),
 			strings.HasPrefix(f.Name(), "Print") && f.Pkg() != nil && f.Pkg().Path() == "log":
@@ -107,6 +109,9 @@ func (l *loop) outer(e ast.Expr) bool {
 	p, ok := place.Of(l.info, e)
 	return ok && !l.inside(p.Root) && !l.varies(e)
 }
+
+// remark is how a pass says what it did: remarks are printed in the order in which they came.
+const remark = "(*github.com/kiln-project/kiln/passes.Context).Remark"
 
 // builderReads are the methods of ir.Builder that add nothing to its graph.
 var builderReads = []string{"At", "Err", "Finish"}

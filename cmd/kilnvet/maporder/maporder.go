@@ -8,6 +8,7 @@
 //	names = append(names, k)          // and names is used before it is sorted
 //	fmt.Fprintln(w, k)                // or w.WriteString(k), write(w, k)
 //	v := b.Input(k, t)                // any method of an ir.Builder that adds, or add(b, k)
+//	c.Remark(passes.Applied, op, "%s", k)   // of a passes.Context
 //	ch <- k
 //	last = k                          // the last or the first one stays
 //	if v > most { most, who = v, k }  // who: of equal ones the first stays; most is fine
@@ -62,6 +63,7 @@ what outlives the loop:
 	names = append(names, k)   // used before it is sorted
 	fmt.Fprintln(w, k)         // or w.WriteString(k), write(w, k)
 	v := b.Input(k, t)         // an ir.Builder that adds ops or values
+	c.Remark(kind, op, "%s", k) // of a passes.Context
 	ch <- k
 	last = k                   // and "if v > most { most, who = v, k }" for who
 	text += k; sum += float

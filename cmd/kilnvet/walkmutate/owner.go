@@ -26,12 +26,18 @@ type function struct {
 	asking  map[types.Object]bool // the variables whose origin is being asked for
 }
 
-// newFunction looks at the outermost function around c.
-func newFunction(info *types.Info, c inspector.Cursor) *function {
+// outermost is the outermost function around c, a literal in a package variable among them.
+func outermost(c inspector.Cursor) inspector.Cursor {
 	outer := c
 	for up := range c.Enclosing((*ast.FuncDecl)(nil), (*ast.FuncLit)(nil)) {
 		outer = up
 	}
+	return outer
+}
+
+// newFunction looks at the outermost function around c.
+func newFunction(info *types.Info, c inspector.Cursor) *function {
+	outer := outermost(c)
 	f := &function{
 		info: info, params: map[types.Object]bool{}, sources: map[types.Object][]source{},
 		changes: changes(info, outer), asking: map[types.Object]bool{},
@@ -172,7 +178,7 @@ func (f *function) renewed(field *ast.SelectorExpr) bool {
 	return false
 }
 
-// checkStores reports the stores of a declared function into what it was given.
+// checkStores reports the stores of an outermost function into what it was given.
 func checkStores(info *types.Info, decl inspector.Cursor, report func(ast.Node, string)) {
 	f := newFunction(info, decl)
 	for _, c := range f.changes {

@@ -24,7 +24,8 @@
 //
 // Reported outside of package ir and of tests, wherever it stands, is a store into
 // something of package ir that the function did not make itself: what its parameters,
-// its receiver and package variables lead to.
+// its receiver and package variables lead to. A literal in a package variable is a
+// function too.
 //
 //	func pass(m *passes.Module) error {
 //		g := m.Entries[0]
@@ -101,7 +102,10 @@ func run(pass *analysis.Pass) (any, error) {
 	if pass.Pkg.Path() == irtype.Path {
 		return nil, nil
 	}
-	for cur := range root.Preorder((*ast.FuncDecl)(nil)) {
+	for cur := range root.Preorder((*ast.FuncDecl)(nil), (*ast.FuncLit)(nil)) {
+		if outermost(cur) != cur {
+			continue // its function is looked at
+		}
 		if !strings.HasSuffix(pass.Fset.File(cur.Node().Pos()).Name(), "_test.go") {
 			checkStores(pass.TypesInfo, cur, report)
 		}

@@ -100,7 +100,7 @@ func Open(k Kind, o Options) (*Library, error) {
 	}
 	none := &NotFoundError{Kind: k}
 	for _, file := range Search(k, o) {
-		handle, err := purego.Dlopen(file, purego.RTLD_NOW|purego.RTLD_LOCAL)
+		handle, err := load(file)
 		if err != nil {
 			problem := strings.TrimPrefix(err.Error(), file+": ")
 			none.Tried = append(none.Tried, Attempt{file, problem})
@@ -122,6 +122,14 @@ func Open(k Kind, o Options) (*Library, error) {
 		return l, nil
 	}
 	return nil, none
+}
+
+// load gives a library to the loader. Why it does not load is kept by thread, and purego
+// asks in a second call: both have to be on one thread.
+func load(file string) (uintptr, error) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	return purego.Dlopen(file, purego.RTLD_NOW|purego.RTLD_LOCAL)
 }
 
 // try calls a C function and makes an error of a result that is not 0.

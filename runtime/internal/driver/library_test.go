@@ -2,10 +2,12 @@ package driver_test
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -34,6 +36,27 @@ func TestSearch(t *testing.T) {
 			t.Errorf("%s %+v (-want +got)\n%s", tc.kind, tc.o, d)
 		}
 	}
+}
+
+// Each of many that look at a time hears why its library does not load: the loader keeps the
+// reason by thread.
+func TestNoLibraryReasons(t *testing.T) {
+	dir := t.TempDir()
+	var all sync.WaitGroup
+	for i := range 64 {
+		all.Go(func() {
+			for n := range 50 {
+				file := filepath.Join(dir, fmt.Sprintf("lib%d.%d.so", i, n))
+				_, err := driver.Open(driver.CUDA, driver.Options{Library: file})
+				var none *driver.NotFoundError
+				if !errors.As(err, &none) || len(none.Tried) != 1 || !strings.Contains(none.Tried[0].Problem, "cannot open shared object file") {
+					t.Errorf("%s: error %v, want the loader's reason", file, err)
+					return
+				}
+			}
+		})
+	}
+	all.Wait()
 }
 
 // Without a library the error has every place and what to do.

@@ -20,6 +20,19 @@ func inWalk(g *ir.Graph, v *ir.Value) {
 	}
 }
 
+// A pass as a package variable.
+var inVariable = passes.Pass{
+	Graph: func(g *ir.Graph) (*ir.Graph, error) {
+		g.Ops = g.Ops[1:] // want `g.Ops belongs to a graph`
+		func() {
+			g.Ops[0].Loc = "x" // want `g.Ops\[0\].Loc belongs`
+		}()
+		own := &ir.Graph{}
+		own.Ops = g.Ops
+		return own, nil
+	},
+}
+
 func stores(m *passes.Module, g *ir.Graph, op *ir.Op, o ir.Output) {
 	g.Ops[0] = op                           // want `g.Ops\[0\] belongs to a graph that this function did not make: build a new one with ir.NewBuilder`
 	g.Ops = append(g.Ops, op)               // want `g.Ops belongs to a graph`

@@ -7,3 +7,13 @@ type Module struct {
 	Entries []*ir.Graph
 	Pack    *ir.Graph
 }
+
+type Pass struct {
+	Graph func(g *ir.Graph) (*ir.Graph, error)
+}
+
+type RemarkKind int
+
+type Context struct{}
+
+func (c *Context) Remark(kind RemarkKind, op *ir.Op, format string, args ...any) {}
