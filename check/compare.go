@@ -65,6 +65,9 @@ func compare(want, got *eval.Tensor, l ir.Limit, block int, roundsInside bool) d
 	if l.Kind == ir.OneMinCos && !(d.OneMinusCos <= l.Bound) {
 		d.beyond = fmt.Sprintf("1-cos of %s is %.3g", want.Type(), d.OneMinusCos)
 	}
+	if most := math.Sqrt(2 * l.Bound); l.Kind == ir.OneMinCos && d.beyond == "" && d.MaxAbs > 0 && !(math.Abs(length(g)/length(w)-1) <= most) {
+		d.beyond = fmt.Sprintf("%s has %.3g times the length that is wanted, where an error of that angle makes %.2g at most", want.Type(), length(g)/length(w), 1+most)
+	}
 	for i, x := range want.I {
 		if x != got.I[i] && d.beyond == "" {
 			d.beyond = fmt.Sprintf("element %d of %s is %d, want %d", i, want.Type(), got.I[i], x)
@@ -81,6 +84,17 @@ func compare(want, got *eval.Tensor, l ir.Limit, block int, roundsInside bool) d
 		}
 	}
 	return d
+}
+
+// length is the length of a vector. An angle does not show a factor, so vectors whose
+// angle is limited are held to their lengths too: an error that turns a vector by a small
+// angle a, sqrt(2 (1-cos a)), changes its length by no larger part than that.
+func length(x []float32) float64 {
+	sum := 0.0
+	for _, v := range x {
+		sum += float64(v) * float64(v)
+	}
+	return math.Sqrt(sum)
 }
 
 // bf16Step is one step of a bf16 number, as a part of it.
@@ -130,7 +144,7 @@ func holds(dt ir.DType, want, got float32, l ir.Limit) (within, equal bool) {
 		if diff <= l.Abs {
 			return true, true
 		}
-		return steps(dt, want, got) <= 1, false
+		return steps(dt, want, got) <= float64(max(1, l.Ulps)), false
 	case ir.LastPlace:
 		return steps(dt, want, got) <= 1, false
 	case ir.OneMinCos:

@@ -37,6 +37,8 @@ func TestCompare(t *testing.T) {
 		{"one f32 step", ir.F32, []float32{1}, []float32{1 + 0x1p-23}, ir.Limit{Kind: ir.LastPlace, Bound: 0.9}, 1, true},
 		{"two f32 steps", ir.F32, []float32{1}, []float32{1 + 0x1p-22}, ir.Limit{Kind: ir.LastPlace, Bound: 0.9}, 1, false},
 		{"angle", ir.F32, []float32{1, 0}, []float32{1, 0.1}, ir.Limit{Kind: ir.OneMinCos, Bound: 0.01}, 0, true},
+		{"another length", ir.F32, []float32{1, 1}, []float32{2, 2}, ir.Limit{Kind: ir.OneMinCos, Bound: 0.01}, 0, false},
+		{"a length of that angle", ir.F32, []float32{1, 1}, []float32{1.1, 1.1}, ir.Limit{Kind: ir.OneMinCos, Bound: 0.01}, 0, true},
 		{"another angle", ir.F32, []float32{1, 0}, []float32{1, 0.1}, ir.Limit{Kind: ir.OneMinCos, Bound: 0.001}, 0, false},
 	} {
 		shape := []int{len(tc.want)}

@@ -21,6 +21,7 @@ type machine struct {
 	d        *device.Model
 	plans    map[*oneOp]*plan.Plan
 	programs map[*oneOp]*device.Program
+	forms    map[*oneOp][]string // kernel forms that run it
 }
 
 // openDevice compiles ops without some kernel forms; a composite whose forms are
@@ -30,7 +31,7 @@ func openDevice(ctx context.Context, c *OpsConfig, ops []*oneOp, disable []strin
 	for _, form := range disable {
 		u.Disable[form] = true
 	}
-	d := &machine{plans: map[*oneOp]*plan.Plan{}, programs: map[*oneOp]*device.Program{}}
+	d := &machine{plans: map[*oneOp]*plan.Plan{}, programs: map[*oneOp]*device.Program{}, forms: map[*oneOp][]string{}}
 	for _, o := range ops {
 		if _, err := u.Lower(o.graph); err != nil {
 			return nil, err
@@ -41,7 +42,7 @@ func openDevice(ctx context.Context, c *OpsConfig, ops []*oneOp, disable []strin
 		return nil, err
 	}
 	for i, o := range ops {
-		d.plans[o] = m.Plans[i]
+		d.plans[o], d.forms[o] = m.Plans[i], formsOf(m, m.Plans[i])
 		if d.programs[o], err = d.d.Load(d.plans[o]); err != nil {
 			d.close()
 			return nil, err

@@ -20,6 +20,7 @@ type oneOp struct {
 	pool    string   // the state that operand 0 is, or ""
 
 	roundsInside bool
+	ofCodes      []bool // by result
 }
 
 // site is an op of the checked graph.
@@ -105,6 +106,9 @@ func newOneOp(name string, op *ir.Op) (*oneOp, error) {
 		return nil, &errTooLarge{fmt.Sprintf("it has %.3g elements, the evaluator takes %.3g at most", float64(n), float64(mostElements))}
 	}
 	if o.roundsInside, err = roundsInside(o.graph); err != nil {
+		return nil, err
+	}
+	if o.ofCodes, err = ofCodes(o.op(), o.graph); err != nil {
 		return nil, err
 	}
 	o.program, err = eval.Compile(o.graph, eval.NewConsts(nil))

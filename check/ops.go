@@ -27,7 +27,8 @@ type OpsConfig struct {
 	// Only, if not "", is the name of ops, or their loc, or the beginning of it. Those
 	// are run by their decomposition as well.
 	Only string
-	// LimitOf is the limit of result i of an op; nil: the op table's.
+	// LimitOf is the limit of result i of an op; nil: the op table's, of the liberty that
+	// a kernel takes which runs the op.
 	LimitOf func(d *ir.OpDef, i int) ir.Limit
 	// Disable are kernel forms that must not be chosen.
 	Disable []string
@@ -35,7 +36,8 @@ type OpsConfig struct {
 	Lowered func(*codegen.Unit)
 }
 
-// OpResult is how far one kind of op is from the evaluator, at worst.
+// OpResult is how far one kind of op is from the evaluator, at worst. Shapes of it that
+// kernels with a liberty run are a kind of their own.
 type OpResult struct {
 	Op           string  `json:"op"`
 	Sites        int     `json:"sites"`  // places in the graph
@@ -49,8 +51,10 @@ type OpResult struct {
 	Worst        string  `json:"worst"`   // loc of the largest 1-cos or, without one, of the largest error
 	Limit        string  `json:"limit"`
 	More         string  `json:"limit_of_more_results,omitempty"`
+	Liberty      *Taken  `json:"liberty,omitempty"` // the limits are those of it
 	OK           bool    `json:"ok"`
 	def          *ir.OpDef
+	liberty      *ir.Liberty
 	counts       []tally // of each result
 	roundsInside bool
 }
@@ -105,9 +109,6 @@ func Ops(ctx context.Context, s *Subject, c OpsConfig) (*OpsReport, error) {
 	}
 	g := list[len(list)-1].graph
 	k := &opsCheck{Subject: s, cfg: c, report: &OpsReport{Breaches: []Breach{}}, kinds: map[string]*OpResult{}, layers: map[string]*Layer{}}
-	if k.cfg.LimitOf == nil {
-		k.cfg.LimitOf = (*ir.OpDef).LimitOf
-	}
 	return k.report, k.run(ctx, g)
 }
 
@@ -146,15 +147,9 @@ func (k *opsCheck) run(ctx context.Context, g *ir.Graph) error {
 			return err
 		}
 		sites = append(sites, &site{op, one})
-		k.kind(op.Def).Sites++
 	}
 	if len(sites) == 0 {
 		return &UnknownOp{k.cfg.Only, namesOf(g)}
-	}
-	for _, o := range chosen.list {
-		r := k.kind(o.def)
-		r.Shapes++
-		r.roundsInside = r.roundsInside || o.roundsInside
 	}
 	k.say("compiling %d ops", len(chosen.list))
 	var err error
@@ -162,6 +157,14 @@ func (k *opsCheck) run(ctx context.Context, g *ir.Graph) error {
 		return err
 	}
 	defer k.device.close()
+	for _, o := range chosen.list {
+		r := k.kind(o)
+		r.Shapes++
+		r.roundsInside = r.roundsInside || o.roundsInside
+	}
+	for _, s := range sites {
+		k.kind(s.one).Sites++
+	}
 	if err := k.openDecomposed(ctx, chosen.list); err != nil {
 		return err
 	}
@@ -214,20 +217,44 @@ func (k *opsCheck) openDecomposed(ctx context.Context, list []*oneOp) error {
 	return err
 }
 
-func (k *opsCheck) kind(d *ir.OpDef) *OpResult {
-	r, ok := k.kinds[d.Name]
+// kind is the result that an op counts for: of its name, and of the liberty that the
+// kernels take which run it.
+func (k *opsCheck) kind(o *oneOp) *OpResult {
+	y, forms := libertyOf(o.def, k.device.forms[o])
+	key := o.def.Name
+	if y != nil {
+		key += " " + y.Name
+	}
+	r, ok := k.kinds[key]
 	if !ok {
-		limit := k.cfg.LimitOf(d, 0)
-		r = &OpResult{Op: d.Name, OK: true, Limit: limit.String(), def: d, counts: make([]tally, len(d.Results))}
-		if len(d.Results) > 1 {
-			if more := k.cfg.LimitOf(d, 1); more != limit {
-				r.More = more.String()
+		r = &OpResult{Op: o.def.Name, OK: true, def: o.def, liberty: y, counts: make([]tally, len(o.def.Results))}
+		if y != nil {
+			r.Liberty = &Taken{Name: y.Name}
+		}
+		limits := []string{k.limit(r, 0).String()}
+		for i := 1; i < len(o.def.Results); i++ {
+			if text := k.limit(r, i).String(); text != limits[len(limits)-1] {
+				limits = append(limits, text)
 			}
 		}
-		k.kinds[d.Name] = r
+		r.Limit, r.More = limits[0], strings.Join(limits[1:], ", then ")
+		k.kinds[key] = r
 		k.report.Ops = append(k.report.Ops, r)
 	}
+	for _, f := range forms {
+		if !slices.Contains(r.Liberty.Forms, f) {
+			r.Liberty.Forms = append(r.Liberty.Forms, f)
+		}
+	}
 	return r
+}
+
+// limit is the limit of result i of a kind of op.
+func (k *opsCheck) limit(r *OpResult, i int) ir.Limit {
+	if k.cfg.LimitOf != nil {
+		return k.cfg.LimitOf(r.def, i)
+	}
+	return limitOf(r.def, r.liberty, i)
 }
 
 // namesOf lists what --op can name, for a message.
@@ -332,7 +359,7 @@ func (k *opsCheck) generated(ctx context.Context, list []*oneOp, sites []*site) 
 				}
 				want, err := o.evaluate(args)
 				if err != nil { // what the op documents as one, such as an integer division by zero
-					k.kind(o.def).Refused++
+					k.kind(o).Refused++
 					continue
 				}
 				if err := k.compare(o, locs[o], args, want, seed, Cases[c].Name+", made-up operands", false); err != nil {
@@ -364,13 +391,13 @@ func (k *opsCheck) compare(o *oneOp, loc string, args, want []*eval.Tensor, seed
 	if got, err = numbers(o.op(), got); err != nil {
 		return err
 	}
-	r := k.kind(o.def)
+	r := k.kind(o)
 	breach := func(i int, text string) {
 		r.OK = false
 		k.report.Breaches = append(k.report.Breaches, Breach{o.def.Name, loc, o.def.Results[i], seed, in, text})
 	}
 	for i := range want {
-		l := k.cfg.LimitOf(o.def, i)
+		l := k.limit(r, i)
 		if l.Kind == ir.ByChoice {
 			l = ir.Limit{}
 			if !slices.Equal(want[i].I, got[i].I) {
@@ -385,7 +412,11 @@ func (k *opsCheck) compare(o *oneOp, loc string, args, want []*eval.Tensor, seed
 				want = forced
 			}
 		}
-		d := compare(want[i], got[i], l, l.Block(o.op()), o.roundsInside)
+		w := want[i]
+		if k.cfg.Target.FNUZ && o.ofCodes[i] {
+			w = withoutMinusZero(w, got[i])
+		}
+		d := compare(w, got[i], l, l.Block(o.op()), o.roundsInside)
 		r.add(d, i, loc)
 		if layer {
 			k.layer(loc, o.def.Name, d)
@@ -408,7 +439,13 @@ func (k *opsCheck) compareDecomposed(o *oneOp, args, got []*eval.Tensor) error {
 	i := slices.IndexFunc(k.report.Decomposed, func(d *Decomposed) bool { return d.Op == o.def.Name })
 	if i < 0 {
 		i = len(k.report.Decomposed)
-		k.report.Decomposed = append(k.report.Decomposed, &Decomposed{Op: o.def.Name, Shapes: k.kind(o.def).Shapes})
+		shapes := 0
+		for other := range k.decomposed.programs {
+			if other.def == o.def {
+				shapes++
+			}
+		}
+		k.report.Decomposed = append(k.report.Decomposed, &Decomposed{Op: o.def.Name, Shapes: shapes})
 	}
 	r := k.report.Decomposed[i]
 	for i := range want {
@@ -461,10 +498,10 @@ func (k *opsCheck) layer(loc, op string, d difference) {
 // finish holds the shares of identical elements, over all runs of a kind of op;
 // those of a kind with an element beyond its limit say nothing more.
 func (k *opsCheck) finish() {
-	slices.SortFunc(k.report.Ops, func(a, b *OpResult) int { return strings.Compare(a.Op, b.Op) })
+	slices.SortStableFunc(k.report.Ops, func(a, b *OpResult) int { return strings.Compare(a.Op, b.Op) })
 	for _, r := range k.report.Ops {
 		for i, of := range r.def.Results {
-			text := r.counts[i].breach(k.cfg.LimitOf(r.def, i), r.roundsInside)
+			text := r.counts[i].breach(k.limit(r, i), r.roundsInside)
 			if text != "" && r.OK {
 				r.OK = false
 				k.report.Breaches = append(k.report.Breaches, Breach{r.Op, r.Worst, of, k.Seeds - 1, "all", text})

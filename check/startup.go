@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/kiln-project/kiln/codegen/bundle"
-	"github.com/kiln-project/kiln/codegen/kernels"
 	"github.com/kiln-project/kiln/codegen/plan"
 	"github.com/kiln-project/kiln/ir"
 	"github.com/kiln-project/kiln/ir/eval"
@@ -97,34 +96,13 @@ func newProbe(d *device.Model, m *plan.Module, g *ir.Graph, fused, plain *plan.P
 	return p, err
 }
 
-// formsOf lists the forms of a plan's launches, each once.
-func formsOf(m *plan.Module, p *plan.Plan) []string {
-	var names []string
-	for _, l := range p.Launches {
-		if f := m.Kernels[l.Kernel].Form; !slices.Contains(names, f) {
-			names = append(names, f)
-		}
-	}
-	return names
-}
-
 // probeLimits are those of an op's results: of the liberty that one of the forms takes,
 // where the op has it too.
 func probeLimits(d *ir.OpDef, forms []string) []ir.Limit {
-	var y *ir.Liberty
-	for _, op := range kernels.Ops() {
-		for _, f := range kernels.For(op) {
-			if f.Liberty != "" && slices.Contains(forms, f.Name) && d.Liberty(f.Liberty) != nil {
-				y = d.Liberty(f.Liberty)
-			}
-		}
-	}
+	y, _ := libertyOf(d, forms)
 	limits := make([]ir.Limit, len(d.Results))
 	for i := range limits {
-		limits[i] = d.LimitOf(i)
-		if y != nil {
-			limits[i] = y.LimitOf(i)
-		}
+		limits[i] = limitOf(d, y, i)
 	}
 	return limits
 }

@@ -236,15 +236,20 @@ func (c *Context) apply(p *Pass, g *ir.Graph, step int) (*ir.Graph, error) {
 	if c.Module.Config.VerifyEach {
 		before = ir.Text(g)
 	}
+	given := keep(g)
+	defer given.release()
 	start := time.Now()
 	out, err := protect(func() (*ir.Graph, error) { return p.Graph(c, g) })
 	e.Before, e.Took = g, time.Since(start)
+	if given.restore(g) && err == nil {
+		err = &bug{err: errInPlace}
+	}
 	if err == nil && (out == nil || out != g && !c.Module.unverified) {
 		err = verify(out)
 	}
 	if err == nil && c.Module.Config.VerifyEach {
 		if ir.Text(g) != before {
-			err = &bug{err: errors.New("changed the graph that it was given")}
+			err = &bug{err: errInPlace}
 		} else {
 			err = c.verifyAll()
 		}

@@ -90,6 +90,66 @@ func TestEventNumbers(t *testing.T) {
 	}
 }
 
+// A pass that changes the graph that it was given is named, whatever it returns, whether
+// somebody listens or not; the graph is again what it was.
+func TestInPlace(t *testing.T) {
+	for name, change := range map[string]func(g *ir.Graph){
+		"ops":       func(g *ir.Graph) { g.Ops = g.Ops[:len(g.Ops)-1] },
+		"an op":     func(g *ir.Graph) { op := *g.Ops[0]; g.Ops[0] = &op },
+		"operand":   func(g *ir.Graph) { v := *g.Inputs[0]; g.Ops[0].Args[0] = &v },
+		"operands":  func(g *ir.Graph) { op := g.Ops[len(g.Ops)-1]; op.Args = []*ir.Value{g.Inputs[0]} },
+		"attribute": func(g *ir.Graph) { g.Ops[0].Attrs = ir.Attrs{{Key: "x", Val: 1}} },
+		"loc":       func(g *ir.Graph) { g.Ops[0].Loc = "elsewhere" },
+		"input":     func(g *ir.Graph) { g.Inputs[0].Name += "_" },
+		"output":    func(g *ir.Graph) { g.Outputs[0].Name = "z" },
+		"name":      func(g *ir.Graph) { g.Name = "z" },
+		"nothing":   func(*ir.Graph) {},
+	} {
+		for _, other := range []bool{false, true} {
+			for _, listen := range []bool{false, true} {
+				t.Run(fmt.Sprint(name, other, listen), func(t *testing.T) {
+					withPass(t, Pass{Name: "p", Doc: "Changes it.", Graph: func(_ *Context, g *ir.Graph) (*ir.Graph, error) {
+						out := g
+						if other {
+							e := ir.NewEdit(g)
+							for _, op := range g.Ops {
+								e.Copy(op)
+							}
+							var err error
+							if out, err = e.Finish(); err != nil {
+								return nil, err
+							}
+						}
+						change(g)
+						return out, nil
+					}}, "dce")
+					m := module(t, "step.kir", rowsOp)
+					m.Config.Only = []string{"p"}
+					if listen {
+						m.Config.Trace = func(Event) {}
+					}
+					given := m.Entries[0]
+					before := ir.Text(given)
+					err := Run(m)
+					if name == "nothing" {
+						if err != nil {
+							t.Error(err)
+						}
+						return
+					}
+					var e *Error
+					if !errors.As(err, &e) || err.Error() != "pass p: changed the graph that it was given" || !e.Bug || e.Before != given {
+						t.Errorf("%s: error %v", name, err)
+					}
+					if after := ir.Text(given); after != before {
+						t.Errorf("%s: the graph is now\n%s", name, after)
+					}
+				})
+			}
+		}
+	}
+}
+
 // With VerifyEach a pass that changes the graph that it was given is found; what a
 // panic says goes out to the pass.
 func TestBugs(t *testing.T) {

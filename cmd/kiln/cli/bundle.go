@@ -93,25 +93,8 @@ func openBundle(f *flags, dev device, path string, c *dsv4.Config, o *dsv4.Optio
 		return nil, refuse(fmt.Errorf("%s was compiled for %v, device %s runs %s%s", path, b.Manifest.Targets, dev.name, t.Name, why), hint)
 	}
 	set := b.Manifest.Settings
-	differs := func(what string, have, want any) error {
-		hint := recompile(f, runs[0], fmt.Sprintf("--%s %v", what, want))
-		return refuse(fmt.Errorf("%s was compiled with %s %v, not %v", path, what, have, want), hint)
-	}
-	if f.given("numerics") && f.text("numerics") != set.Numerics {
-		return nil, differs("numerics", set.Numerics, f.text("numerics"))
-	}
-	if o.Taps && !set.Taps {
-		return nil, differs("taps", "none", "hidden")
-	}
-	head, err := dsv4.ParseHead(set.Head)
+	head, err := agrees(f, path, runs[0], set, o.Taps, &o.Head)
 	if err != nil {
-		return nil, fmt.Errorf("%s: manifest.json: %w", path, err)
-	}
-	if !head.Serves(o.Head) {
-		hint := recompile(f, runs[0], fmt.Sprintf("--head %v", o.Head))
-		return nil, refuse(fmt.Errorf("%s was compiled with --head %v: %s", path, head, headGives[head]), hint)
-	}
-	if err := checkBundlePasses(f, path, set.Passes); err != nil {
 		return nil, err
 	}
 	compiled, err := dsv4.ParseConfig(b.Config, path+"/config.json")
@@ -122,7 +105,7 @@ func openBundle(f *flags, dev device, path string, c *dsv4.Config, o *dsv4.Optio
 		return nil, err
 	}
 	if set.Layers != c.Layers { // a part of the model is for looking at, not for running
-		return nil, differs("layers", set.Layers, c.Layers)
+		return nil, compiledOtherwise(f, path, runs[0], "layers", set.Layers, c.Layers)
 	}
 	o.Numerics, o.Taps, o.Head, o.MaxDraft = dsv4.Numerics(set.Numerics), set.Taps, head, set.Speculate
 	code, err := readCode(f, b, path, runs[0])
@@ -143,6 +126,32 @@ func openBundle(f *flags, dev device, path string, c *dsv4.Config, o *dsv4.Optio
 		}
 	}
 	return m, nil
+}
+
+// compiledOtherwise refuses a bundle for a setting that it was not compiled with.
+func compiledOtherwise(f *flags, path, target, what string, have, want any) error {
+	return refuse(fmt.Errorf("%s was compiled with %s %v, not %v", path, what, have, want), recompile(f, target, fmt.Sprintf("--%s %v", what, want)))
+}
+
+// agrees refuses what the command line says otherwise than the settings that a bundle was
+// compiled with, and heads that do not serve the wanted one (nil: any). It returns the
+// bundle's heads.
+func agrees(f *flags, path, target string, set bundle.Settings, taps bool, wanted *dsv4.Head) (dsv4.Head, error) {
+	if f.given("numerics") && f.text("numerics") != set.Numerics {
+		return 0, compiledOtherwise(f, path, target, "numerics", set.Numerics, f.text("numerics"))
+	}
+	if taps && !set.Taps {
+		return 0, compiledOtherwise(f, path, target, "taps", "none", "hidden")
+	}
+	head, err := dsv4.ParseHead(set.Head)
+	if err != nil {
+		return 0, fmt.Errorf("%s: manifest.json: %w", path, err)
+	}
+	if wanted != nil && !head.Serves(*wanted) {
+		hint := recompile(f, target, fmt.Sprintf("--head %v", *wanted))
+		return 0, refuse(fmt.Errorf("%s was compiled with --head %v: %s", path, head, headGives[head]), hint)
+	}
+	return head, checkBundlePasses(f, path, set.Passes)
 }
 
 // executor binds the weights of one request of that many positions.

@@ -62,6 +62,9 @@ func printOps(w io.Writer, r checkResult) {
 		if o.More != "" {
 			limit += "; further results " + o.More
 		}
+		if o.Liberty != nil {
+			limit += " (" + o.Liberty.String() + ")"
+		}
 		if o.Flips > 0 {
 			limit += fmt.Sprintf(" (%d off by a rounding inside)", o.Flips)
 		}

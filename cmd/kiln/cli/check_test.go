@@ -188,6 +188,14 @@ func TestCheckBreach(t *testing.T) {
 			t.Errorf("standard output %q", text)
 		}
 	}
+	var out bytes.Buffer
+	taken := &check.Taken{Name: "bf16-probabilities", Forms: []string{"a", "b"}}
+	if err := concludeCheck(&env{stdout: &out}, f, nil, checkResult{Device: "emu:gfx950", Ops: []*check.OpResult{{Op: "attention", OK: true, Limit: "1-cos <= 0.0005", Liberty: taken}}}); err != nil {
+		t.Fatal(err)
+	}
+	if text := out.String(); !strings.HasSuffix(text, "  ok       1-cos <= 0.0005 (liberty bf16-probabilities of a, b)\n") {
+		t.Errorf("standard output %q", text)
+	}
 	again := showAgain(f, nil, check.Breach{What: check.WholeGraph}, checkResult{Device: "host"})
 	if want := "kiln check --model m --entry decode --device host --seeds 1"; again != want { // no --op
 		t.Errorf("the whole graph again: %q", again)

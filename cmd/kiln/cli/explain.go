@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/kiln-project/kiln/codegen"
+	"github.com/kiln-project/kiln/codegen/bundle"
 	"github.com/kiln-project/kiln/codegen/plan"
 	"github.com/kiln-project/kiln/codegen/target"
 	"github.com/kiln-project/kiln/models/dsv4"
@@ -35,6 +36,7 @@ type explanation struct {
 	Card   *string        `json:"card"` // whose rates the floor times are of
 	Entry  string         `json:"entry"`
 	Bind   map[string]int `json:"bind"`
+	Passes *bundle.Passes `json:"passes,omitempty"` // as of a bundle; nil: the default
 	Kinds  []layerKind    `json:"kinds"`
 	Total  beforeAfter    `json:"total"`
 	card   *target.Chip
@@ -136,10 +138,11 @@ func runExplain(e *env, f *flags, _ []string) error {
 	if err := completeBinding(f, c, o, entry, bind); err != nil {
 		return err
 	}
-	x := &explanation{Target: targets[0].Name, Entry: string(entry), Bind: bind, Kinds: []layerKind{}, card: target.ChipOf(targets[0].CPU), op: f.text("op")}
+	x := &explanation{Target: targets[0].Name, Entry: string(entry), Bind: bind, Passes: passSettings(config, disabled), Kinds: []layerKind{}, card: target.ChipOf(targets[0].CPU), op: f.text("op")}
 	if x.card != nil {
 		x.Card = &x.card.Card
 	}
+	e.tellPasses(x.Passes)
 	before, err := lowerStep(c, o, targets[0], passes.Config{Pipeline: "required"}, disabled, entry, bind)
 	if err != nil {
 		return err

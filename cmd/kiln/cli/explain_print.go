@@ -15,7 +15,11 @@ func (x *explanation) print(w io.Writer) error {
 	for _, sym := range slices.Sorted(maps.Keys(x.Bind)) {
 		bind = append(bind, fmt.Sprintf("%s=%d", sym, x.Bind[sym]))
 	}
-	fmt.Fprintf(w, "%s for %s, %s; %s\n\n", x.Entry, x.Target, strings.Join(bind, " "), floorTimes(x.Target, x.Card))
+	fmt.Fprintf(w, "%s for %s, %s; %s", x.Entry, x.Target, strings.Join(bind, " "), floorTimes(x.Target, x.Card))
+	for _, p := range describePasses(x.Passes) {
+		fmt.Fprintf(w, ", %s %s", p.flag, p.value)
+	}
+	fmt.Fprint(w, "\n\n")
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(tw, "\t\tlaunches\t\tread+written\t\tfloor us\t")
 	fmt.Fprintln(tw, "where\tlayers\trequired\tnow\trequired\tnow\trequired\tnow")

@@ -6,6 +6,27 @@ import (
 	"testing"
 )
 
+// What is disabled is named as compile names it.
+func TestExplainNamesPasses(t *testing.T) {
+	args := []string{"explain", "--model", tinyModel, "--target", "gfx950", "--disable-pass", "fuse-hc", "--disable-kernel", "swiglu"}
+	r := kiln(t, append(slices.Clone(args), "-v")...).ok(t)
+	if head := strings.SplitN(r.stdout, "\n", 2)[0]; !strings.HasSuffix(head, ", disable-pass fuse-hc, disable-kernel swiglu") {
+		t.Errorf("head %q", head)
+	}
+	if !strings.Contains(r.stderr, "passes: --disable-pass fuse-hc\n") {
+		t.Errorf("standard error %q", r.stderr)
+	}
+	var x explanation
+	kiln(t, append(slices.Clone(args), "--json")...).decode(t, &x)
+	if x.Passes == nil || !slices.Equal(x.Passes.Disable, []string{"fuse-hc"}) || !slices.Equal(x.Passes.DisableKernels, []string{"swiglu"}) {
+		t.Errorf("passes %+v", x.Passes)
+	}
+	var plain explanation
+	if kiln(t, append(args[:5:5], "--json")...).decode(t, &plain); plain.Passes != nil {
+		t.Errorf("the default is %+v", plain.Passes)
+	}
+}
+
 func TestExplain(t *testing.T) {
 	args := []string{"explain", "--model", flashConfig, "--target", "gfx950"}
 	r := kiln(t, args...).ok(t)

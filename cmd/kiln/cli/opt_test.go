@@ -244,6 +244,7 @@ func TestReproducer(t *testing.T) {
 		{[]string{"--passes", "test-break", "--shuffle", "3"}, "kiln-reproducer-test-break-step.kir", []string{"left a broken graph"}},
 		{[]string{"--passes", "test-nil"}, "kiln-reproducer-test-nil-step.kir", []string{"pass test-nil: left no graph"}},
 		{[]string{"--passes", "test-in-place", "--verify-each", "--target", "gfx942"}, "kiln-reproducer-test-in-place-step.kir", []string{"changed the graph", " --target gfx942 --verify-each\n"}},
+		{[]string{"--passes", "test-in-place"}, "kiln-reproducer-test-in-place-step.kir", []string{"changed the graph that it was given", "\noutput y = "}},
 		{[]string{"--passes", "test-module-panic"}, "kiln-reproducer-test-module-panic-module.kir", []string{"no module"}},
 		{[]string{"--passes", "test-panic", "--dump-dir", "d"}, "d/kiln-reproducer-test-panic-step.kir", nil},
 	} {

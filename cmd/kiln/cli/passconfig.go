@@ -79,6 +79,9 @@ func passConfig(f *flags) (passes.Config, error) {
 		return c, usagef(help, "%s: %v", given, err)
 	}
 	if path := f.text("bisect-log"); path != "" {
+		if b := f.text("bundle"); b != "" && !f.fromEnv["bisect-log"] { // kiln bisect tells every command by the variable
+			return c, refuse(fmt.Errorf("%s: %s has its passes behind it, there is nothing to note", f.origins("bisect-log"), b), recompile(f, "", "--bisect-log", path))
+		}
 		file, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
 		if err != nil {
 			return c, fmt.Errorf("%s: %w", f.origins("bisect-log"), err)
@@ -222,15 +225,14 @@ func checkBundlePasses(f *flags, path string, have *bundle.Passes) error {
 	for _, flag := range []string{"pipeline", "passes", "disable-pass", "disable-kernel", "set", "bisect", "shuffle"} {
 		is, asked := value(describePasses(have), flag), value(want, flag)
 		if f.given(flag) && is != asked {
-			compiled, option := "with --"+flag+" "+is, "--"+flag+" "+asked+" "
+			compiled, option := "with --"+flag+" "+is, []string{"--" + flag, asked}
 			if is == "default" {
 				compiled = "without --" + flag
 			}
 			if asked == "default" {
-				option = ""
+				option = nil
 			}
-			hint := fmt.Sprintf("kiln compile --model %s %s-o OTHER.kiln", f.text("model"), option)
-			return refuse(fmt.Errorf("%s was compiled %s, %s says %s", path, compiled, f.origins(flag), asked), hint)
+			return refuse(fmt.Errorf("%s was compiled %s, %s says %s", path, compiled, f.origins(flag), asked), recompile(f, "", option...))
 		}
 	}
 	return nil

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -43,13 +44,43 @@ func TestBundlePasses(t *testing.T) {
 	}
 
 	one := filepath.Join(dir, "x.kiln")
-	kiln(t, "compile", "--model", tinyModel, "--batch", "1", "--prefill", "16", "--speculate", "0", plansOnly, "--disable-pass", "cse", "-o", one).ok(t)
+	kiln(t, "compile", "--model", tinyModel, "--batch", "1", "--prefill", "16", "--speculate", "0", plansOnly, "--disable-pass", "cse", "--head", "greedy", "-o", one).ok(t)
 	run := []string{"run", "--model", tinyModel, "--bundle", one, "--prompt-ids", "0,303", "--max-new-tokens", "1"}
 	kiln(t, run...).ok(t)
 	kiln(t, append(run, "--disable-pass", "cse")...).ok(t)
 	kiln(t, append(run, "--disable-pass", "dce")...).failed(t, exitRefused, "was compiled with --disable-pass cse, --disable-pass says dce", "kiln compile --model "+tinyModel+" --disable-pass dce -o OTHER.kiln")
 	kiln(t, append(run, "--bisect", "3")...).failed(t, exitRefused, "was compiled without --bisect, --bisect says 3")
 	kilnWith(t, []string{"KILN_DISABLE_KERNEL=swiglu"}, "", run...).failed(t, exitRefused, "was compiled without --disable-kernel, KILN_DISABLE_KERNEL says swiglu")
+	log := filepath.Join(dir, "log")
+	kiln(t, append(run, "--bisect-log", log)...).failed(t, exitRefused, "--bisect-log: "+one+" has its passes behind it, there is nothing to note", "kiln compile --model "+tinyModel+" --bisect-log "+log+" -o OTHER.kiln")
+	if _, err := os.Stat(log); err == nil {
+		t.Error("a log is there that nothing is noted in")
+	}
+	kilnWith(t, []string{"KILN_BISECT_LOG=" + log}, "", run...).ok(t) // as kiln bisect gives it to every command
+
+	// What is shown of a bundle is held to the same.
+	page := filepath.Join(dir, "page.html")
+	show := []string{"view", "--bundle", one, "--entry", "decode", "-o", page}
+	for _, tc := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"--passes", "dce"}, "was compiled without --passes, --passes says dce"},
+		{[]string{"--disable-pass", "dce"}, "was compiled with --disable-pass cse, --disable-pass says dce"},
+		{[]string{"--set", "attention.groups=3"}, "was compiled without --set, --set says attention.groups=3"},
+		{[]string{"--disable-kernel", "swiglu"}, "was compiled without --disable-kernel, --disable-kernel says swiglu"},
+		{[]string{"--shuffle", "7"}, "was compiled without --shuffle, --shuffle says 7"},
+		{[]string{"--bisect", "3"}, "was compiled without --bisect, --bisect says 3"},
+		{[]string{"--bisect-log", log + "2"}, "--bisect-log: " + one + " has its passes behind it"},
+		{[]string{"--numerics", "unrounded"}, "was compiled with numerics production, not unrounded"},
+		{[]string{"--head", "sample"}, "was compiled with --head greedy: "},
+	} {
+		kiln(t, append(slices.Clone(show), tc.args...)...).failed(t, exitRefused, tc.want, "-o OTHER.kiln")
+	}
+	if _, err := os.Stat(page); err == nil {
+		t.Error("a page of a bundle that was refused")
+	}
+	kiln(t, append(show, "--disable-pass", "cse")...).ok(t)
 	kiln(t, append(run, "--disable-kernel", "swigloo")...).failed(t, exitUsage, `unknown kernel form "swigloo": near are swiglu`)
 }
 

@@ -22,6 +22,17 @@ func (v *viewer) bundle(path string) error {
 	if !slices.Contains(b.Manifest.Targets, name) {
 		return usagef("kiln inspect "+path, "--target %s: %s was compiled for %s", name, path, shortList(b.Manifest.Targets))
 	}
+	o, err := options(v.f, false)
+	if err != nil {
+		return err
+	}
+	wanted := &o.Head
+	if !v.f.given("head") {
+		wanted = nil
+	}
+	if _, err := agrees(v.f, path, name, b.Manifest.Settings, false, wanted); err != nil {
+		return err
+	}
 	c, err := readCode(v.f, b, path, name)
 	if err != nil {
 		return err
