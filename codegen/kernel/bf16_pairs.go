@@ -2,6 +2,7 @@ package kernel
 
 import (
 	"github.com/kiln-project/kiln/codegen/target"
+	"github.com/llir/llvm/ir"
 	"github.com/llir/llvm/ir/constant"
 	"github.com/llir/llvm/ir/enum"
 	"github.com/llir/llvm/ir/types"
@@ -64,6 +65,17 @@ func (k *K) AtLeastBF16(x, y V) []V {
 		out[i] = k.Cmp(GE, a[i], b[i])
 	}
 	return out
+}
+
+// AtLeastMaskBF16 has all bits of a half set where the number of x is at least that of y, as
+// AtLeastBF16 says. NVIDIA GPUs only.
+func (k *K) AtLeastMaskBF16(x, y V) V {
+	if !k.nvidia("mask of two bf16") {
+		return x
+	}
+	const text, constraints = "set.ge.u32.bf16x2 $0, $1, $2;", "=r,r,r"
+	word := ir.NewInlineAsm(types.NewPointer(types.NewFunc(types.I32, types.I32, types.I32)), text, constraints)
+	return V{t: I32, v: k.b.NewCall(word, k.raw(x), k.raw(y))}
 }
 
 // CountBits is how many bits of an i32 are set.

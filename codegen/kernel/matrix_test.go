@@ -165,6 +165,7 @@ func TestMatrixMisuse(t *testing.T) {
 		{"gfx942", "f8e4m3 to bf16", func(k *kernel.K, _ *kernel.Buf) { k.CodesToBF16(zero(k, 4), ir.F8E4M3) }},
 		{"gfx942", "e2m1 to bf16 by halves", func(k *kernel.K, _ *kernel.Buf) { k.E2M1Apart(zero(k, 4), k.Float(1)) }},
 		{"gfx942", "maximum of two bf16: not on gfx942", func(k *kernel.K, _ *kernel.Buf) { k.MaxBF16(k.Int32(1), k.Int32(2)) }},
+		{"gfx942", "mask of two bf16: not on gfx942", func(k *kernel.K, _ *kernel.Buf) { k.AtLeastMaskBF16(k.Int32(1), k.Int32(2)) }},
 	} {
 		m := kernel.NewModule(mustTarget(t, tc.target))
 		err := m.Build("bad", []kernel.Param{{Name: "x", Mem: ir.BF16}}, func(k *kernel.K, b []*kernel.Buf, _ []kernel.V) { tc.body(k, b[0]) })

@@ -121,25 +121,20 @@ func (e *warpScores) fragments(q *kernel.Buf, store func(eight, sub, lane kernel
 	})
 }
 
-// load reads the heads' weights and shares q. All lanes of the group must get here.
-func (e *warpScores) load(q, w *kernel.Buf) {
+// weights reads those of the lane's heads, two to a word.
+func (e *warpScores) weights(w *kernel.Buf) {
 	for i := range e.eights() {
 		head := e.Add(e.Mul(e.group, e.Int(2)), e.Int(i*target.MMACols))
+		if (i+1)*target.MMACols <= e.h && e.h%2 == 0 {
+			e.w, e.mask = append(e.w, e.At(w.LoadVec(head, 2), 0)), append(e.mask, kernel.V{})
+			continue
+		}
 		next := e.Add(head, e.Int(1))
 		e.w = append(e.w, e.PackBF16(w.Load(e.clamp(head)), w.Load(e.clamp(next))))
-		var mask kernel.V
-		if (i+1)*target.MMACols > e.h {
-			half := func(head kernel.V, bits int) kernel.V {
-				return e.Select(e.Cmp(kernel.LT, head, e.Int(e.h)), e.Int32(bits), e.Int32(0))
-			}
-			mask = e.Or(half(head, 1<<16-1), half(next, -1<<16))
+		half := func(head kernel.V, bits int) kernel.V {
+			return e.Select(e.Cmp(kernel.LT, head, e.Int(e.h)), e.Int32(bits), e.Int32(0))
 		}
-		e.mask = append(e.mask, mask)
-	}
-	if e.together {
-		e.shareRows(q)
-	} else {
-		e.share(q)
+		e.mask = append(e.mask, e.Or(half(head, 1<<16-1), half(next, -1<<16)))
 	}
 }
 
@@ -151,19 +146,18 @@ func (e *warpScores) queries(i, run int) kernel.Vec {
 // fetch reads what the lane has of the row of a key, as it lies in memory; of the first row
 // if there is no such key. Nothing is done with it here: that would wait for it.
 func (e *warpScores) fetch(row kernel.V) []kernel.Vec {
-	there := e.Cmp(kernel.GE, row, e.Int32(0))
-	r := matrixRowAt(e.K, e.keysAre, e.keys)
-	r.at = e.Select(there, e.Mul(e.Convert(row, kernel.I64), e.Int(e.keysAre.Width())), e.Int(0))
-	var out []kernel.Vec
 	f := e.keysAre
+	r := matrixRowAt(e.K, f, e.keys)
+	r.at = e.Mul(e.Convert(e.Max(row, e.Int32(0)), kernel.I64), e.Int(f.Width()))
+	var out []kernel.Vec
 	if f.Packed() {
 		out = append(out, r.scales())
 	}
 	switch {
 	case f.Packed() && e.wide():
+		r.b = e.keys.At(e.Mul(e.group, e.Int(target.ScaleBlock/2)))
 		for i := range e.d / keyPiece {
-			at := e.Add(e.Mul(e.group, e.Int(target.ScaleBlock)), e.Int(i*keyPiece))
-			out = append(out, r.load(e.LShr(at, e.Int(1)), target.ScaleBlock/2))
+			out = append(out, r.load(e.Int(i*keyPiece/2), target.ScaleBlock/2))
 		}
 	case f.Packed():
 		for i := range e.runs() {
@@ -227,7 +221,7 @@ func (e *warpScores) decode(rows [][]kernel.Vec) [][]kernel.Vec {
 
 // scores are those of the lane's two keys.
 func (e *warpScores) scores(keys [][]kernel.Vec) []kernel.V {
-	var weighted [][]kernel.V // by eight and key
+	var words []kernel.Vec
 	for from := 0; from < e.eights(); from += scoreChains {
 		sums := make([]kernel.Vec, min(scoreChains, e.eights()-from))
 		for i := range sums {
@@ -238,11 +232,13 @@ func (e *warpScores) scores(keys [][]kernel.Vec) []kernel.V {
 				sums[i] = e.unit.multiply(e.K, keys[j], e.queries(from+i, j), sums[i])
 			}
 		}
-		for i, s := range sums {
-			weighted = append(weighted, e.weigh(from+i, s))
-		}
+		words = append(words, e.pairs(from, sums)...)
 	}
-	return e.total(weighted)
+	sum, ones := e.ZeroVec(kernel.F32, target.ResultRun), e.MakeVec(e.Int32(onesBF16), e.Int32(onesBF16))
+	for _, x := range words {
+		sum = e.WarpMMA(e.unit.mma, x, ones, sum)
+	}
+	return []kernel.V{e.At(sum, 0), e.At(sum, 2)}
 }
 
 // weigh is what heads of eight i give the lane's keys, two heads to a word.
@@ -257,18 +253,22 @@ func (e *warpScores) weigh(i int, products kernel.Vec) []kernel.V {
 	return words
 }
 
-// total adds what all heads give, of each eight and key.
-func (e *warpScores) total(x [][]kernel.V) []kernel.V {
-	const one = 0x3F80
-	ones := e.MakeVec(e.Int32(one<<16|one), e.Int32(one<<16|one))
-	if len(x)%2 > 0 {
-		x = append(x, []kernel.V{e.Int32(0), e.Int32(0)})
+// onesBF16 is a word of two ones.
+const onesBF16 = 0x3F803F80
+
+// pairs are what eights of heads, the first of that number, give the lane's keys, as first
+// operands of products with ones: two eights to each.
+func (e *warpScores) pairs(from int, products []kernel.Vec) []kernel.Vec {
+	var out []kernel.Vec
+	for i := 0; i < len(products); i += 2 {
+		second := []kernel.V{e.Int32(0), e.Int32(0)}
+		first := e.weigh(from+i, products[i])
+		if i+1 < len(products) {
+			second = e.weigh(from+i+1, products[i+1])
+		}
+		out = append(out, e.MakeVec(first[0], first[1], second[0], second[1]))
 	}
-	sum := e.ZeroVec(kernel.F32, target.ResultRun)
-	for i := 0; i < len(x); i += 2 {
-		sum = e.WarpMMA(e.unit.mma, e.MakeVec(x[i][0], x[i][1], x[i+1][0], x[i+1][1]), ones, sum)
-	}
-	return []kernel.V{e.At(sum, 0), e.At(sum, 2)}
+	return out
 }
 
 // lowerWarpScores: one group per token and as many tiles of 16 entries for each of its
@@ -352,48 +352,58 @@ func (e *warpScores) tiles(steps, perStep int, r scoreRows, q, w *kernel.Buf) {
 	}
 	count := e.Convert(e.Reduce(last, e.Max), kernel.I64) // of the group's tiles that have entries, and those before
 	e.If(e.Cmp(kernel.GT, count, e.Int(0)), func() {
-		// Of the next tile the bytes are under way while one is multiplied, and the rows of
-		// the tile after it.
-		_, first := at(e.Int(0))
-		_, second := at(e.Int(1))
-		var now, next []*kernel.Var
-		var bytes [][]*kernel.VecVar
-		for i := range first {
-			now, next = append(now, e.Var(first[i])), append(next, e.Var(second[i]))
-			var list []*kernel.VecVar
-			for _, x := range e.fetch(first[i]) {
-				list = append(list, e.VecVar(x))
-			}
-			bytes = append(bytes, list)
+		if e.together {
+			e.groupTiles(count, perStep, r, q, w)
+		} else {
+			e.warpTiles(count, at, r, q, w)
 		}
-		e.load(q, w)
-		e.For(e.Int(0), count, 1, func(step kernel.V) {
-			entries, _ := at(step)
-			_, later := at(e.Add(step, e.Int(2)))
-			have := make([][]kernel.Vec, len(now))
-			there := make([]kernel.V, len(now))
-			for i := range now {
-				there[i] = e.Cmp(kernel.GE, now[i].Get(), e.Int32(0))
-				come := e.fetch(next[i].Get())
-				for j, x := range bytes[i] {
-					have[i] = append(have[i], x.Get())
-					x.Set(come[j])
-				}
-				now[i].Set(next[i].Get())
-				next[i].Set(later[i])
-			}
-			multiply := e.scores
-			if e.together {
-				multiply = e.groupScores
-			}
-			for i, total := range multiply(e.decode(have)) {
-				score := e.Select(there[i], total, e.Float(math.Inf(-1)))
-				r.store(e.K, e.Cmp(kernel.EQ, e.group, e.Int(0)), entries[i], score)
-			}
-		})
 	})
 	e.For(count, e.Int(steps), 1, func(step kernel.V) {
 		entry := e.Add(tile(step), e.WaveLane())
 		r.store(e.K, e.Cmp(kernel.LT, e.WaveLane(), e.Int(target.MatrixTile)), entry, e.Float(math.Inf(-1)))
 	})
+}
+
+// warpTiles goes through the count tiles of a warp that may have entries; at is what entries
+// of a tile the lane has, and their rows. Of the next tile the bytes are under way while one
+// is multiplied, and the rows of the tile after it.
+func (e *warpScores) warpTiles(count kernel.V, at func(step kernel.V) (entries, rows []kernel.V), r scoreRows, q, w *kernel.Buf) {
+	_, first := at(e.Int(0))
+	_, second := at(e.Int(1))
+	var now, next []*kernel.Var
+	var bytes [][]*kernel.VecVar
+	for i := range first {
+		now, next = append(now, e.Var(first[i])), append(next, e.Var(second[i]))
+		bytes = append(bytes, e.vars(e.fetch(first[i])))
+	}
+	e.weights(w)
+	e.share(q)
+	e.For(e.Int(0), count, 1, func(step kernel.V) {
+		entries, _ := at(step)
+		_, later := at(e.Add(step, e.Int(2)))
+		have := make([][]kernel.Vec, len(now))
+		there := make([]kernel.V, len(now))
+		for i := range now {
+			there[i] = e.Cmp(kernel.GE, now[i].Get(), e.Int32(0))
+			come := e.fetch(next[i].Get())
+			for j, x := range bytes[i] {
+				have[i] = append(have[i], x.Get())
+				x.Set(come[j])
+			}
+			now[i].Set(next[i].Get())
+			next[i].Set(later[i])
+		}
+		for i, total := range e.scores(e.decode(have)) {
+			score := e.Select(there[i], total, e.Float(math.Inf(-1)))
+			r.store(e.K, e.Cmp(kernel.EQ, e.group, e.Int(0)), entries[i], score)
+		}
+	})
+}
+
+func (e *warpScores) vars(x []kernel.Vec) []*kernel.VecVar {
+	var out []*kernel.VecVar
+	for _, v := range x {
+		out = append(out, e.VecVar(v))
+	}
+	return out
 }

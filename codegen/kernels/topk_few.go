@@ -6,6 +6,7 @@ import (
 	mathbits "math/bits"
 
 	"github.com/kiln-project/kiln/codegen/kernel"
+	"github.com/kiln-project/kiln/codegen/target"
 	"github.com/kiln-project/kiln/ir"
 )
 
@@ -114,6 +115,13 @@ func (g *topkFew) bound(most kernel.V) kernel.V {
 	return g.Max(least, g.Int32(lowestKey))
 }
 
+// apart reports whether a mask has the lower numbers of words in its lower half and the
+// upper ones in the upper half, as they are compared; otherwise all in their order.
+func (g *topkFew) apart() bool { return g.T.Kind == target.NVPTX }
+
+// fewBit is the bit of the lower number of word j of vector i.
+func fewBit(i, j int) int { return i%(fewVectors/fewMasks)*(fewSpan/2) + j }
+
 // masks has a bit for each number of the lane that is at least that of the key.
 func (g *topkFew) masks(key kernel.V) []kernel.V {
 	pair := g.pairOf(key)
@@ -124,6 +132,11 @@ func (g *topkFew) masks(key kernel.V) []kernel.V {
 	for i, v := range g.words {
 		at := i / (fewVectors / fewMasks)
 		for j := range v.Len() {
+			if g.apart() {
+				bit := fewBit(i, j)
+				out[at] = g.Or(out[at], g.And(g.AtLeastMaskBF16(g.At(v, j), pair), g.Int32(1<<bit|1<<(bit+16))))
+				continue
+			}
 			for half, is := range g.AtLeastBF16(g.At(v, j), pair) {
 				bit := i%(fewVectors/fewMasks)*fewSpan + 2*j + half
 				out[at] = g.Or(out[at], g.Select(is, g.Int32(1<<bit), g.Int32(0)))
@@ -161,8 +174,15 @@ func (g *topkFew) exactly(most kernel.V) []kernel.V {
 		for i := range g.words {
 			n := g.Sub(column, g.Convert(g.column(i), kernel.I32))
 			n = g.Max(g.Min(n, g.Int32(fewSpan)), g.Int32(0))
-			bits := g.Shl(g.Sub(g.Shl(one, n), one), g.Int32(i%(fewVectors/fewMasks)*fewSpan))
 			at := i / (fewVectors / fewMasks)
+			if g.apart() {
+				below := func(n kernel.V, first int) kernel.V {
+					return g.Shl(g.Sub(g.Shl(one, g.LShr(n, one)), one), g.Int32(first))
+				}
+				out[at] = g.Or(out[at], g.Or(below(g.Add(n, one), fewBit(i, 0)), below(n, fewBit(i, 0)+16)))
+				continue
+			}
+			bits := g.Shl(g.Sub(g.Shl(one, n), one), g.Int32(i%(fewVectors/fewMasks)*fewSpan))
 			out[at] = g.Or(out[at], bits)
 		}
 		for i := range out {
@@ -221,8 +241,16 @@ func (g *topkFew) sorted(most kernel.V, room int) []kernel.V {
 		for i, m := range masks {
 			m.Set(g.Select(g.Cmp(kernel.EQ, first, g.Int32(i)), left, m.Get()))
 		}
-		vector := g.Add(g.Mul(first, g.Int32(fewVectors/fewMasks)), g.LShr(bit, g.Int32(3)))
-		column := g.Add(g.Convert(g.column(0), kernel.I32), g.And(bit, g.Int32(fewSpan-1)))
+		word, in := func() kernel.V { return g.LShr(bit, g.Int32(3)) }, func() kernel.V { return g.And(bit, g.Int32(fewSpan-1)) }
+		if g.apart() {
+			lower := g.And(bit, g.Int32(15))
+			word = func() kernel.V { return g.LShr(lower, g.Int32(2)) }
+			in = func() kernel.V {
+				return g.Or(g.Shl(g.And(lower, g.Int32(fewSpan/2-1)), g.Int32(1)), g.LShr(bit, g.Int32(4)))
+			}
+		}
+		vector := g.Add(g.Mul(first, g.Int32(fewVectors/fewMasks)), word())
+		column := g.Add(g.Convert(g.column(0), kernel.I32), in())
 		list.Store(g.Convert(next.Get(), kernel.I64), g.Add(column, g.Mul(vector, g.Int32(fewSpan*g.T.Lanes))))
 		next.Set(g.Add(next.Get(), g.Int32(1)))
 	})

@@ -88,3 +88,27 @@ func TestScoreTiles(t *testing.T) {
 		}
 	}
 }
+
+// TestScoreBits: scores have the same bits whoever multiplies.
+func TestScoreBits(t *testing.T) {
+	c := gpuCases(t, "indexer_scores")
+	const rows, n = 2, 1000
+	for _, heads := range []int{64, 5} {
+		q, w, keys := c.bf16(1, rows, heads, 128), c.bf16(1, rows, heads), c.bf16(1, 300, 128)
+		c.add(nil, q, w, keys, c.rows(300, rows, n))
+		c.addPacked(nil, indexFormat(128), 6*0x1p-126, []int{2}, q, w, keys, c.rows(300, rows, n))
+	}
+	if recordOnly() {
+		for _, chip := range []string{"sm_90", "sm_90a"} {
+			load(t, chip, c.graph())
+		}
+		return
+	}
+	one, four := c.outputs("sm_90"), c.outputs("sm_90a")
+	for i, what := range c.what {
+		y := fmt.Sprintf("y%d", i)
+		if d := exact.compare(one[y], four[y]); d != "" {
+			t.Errorf("%s: %s", what, d)
+		}
+	}
+}

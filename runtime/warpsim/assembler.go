@@ -2,6 +2,7 @@ package warpsim
 
 import (
 	"fmt"
+	"math"
 	"regexp"
 	"strconv"
 	"strings"
@@ -150,6 +151,20 @@ func (a *assembler) statement(s string) (inst, error) {
 		return set(func(w *warp, lane int) uint64 { return truth(in[0](w, lane) != in[1](w, lane)) }), nil
 	case op == "setp.eq.b32" && len(in) == 2:
 		return set(func(w *warp, lane int) uint64 { return truth(in[0](w, lane) == in[1](w, lane)) }), nil
+	case op == "set.ge.u32.bf16x2" && len(in) == 2 && to == "$0" && a.results() == 1:
+		return func(w *warp, active uint32) error {
+			for lane := range lanesOf(active) {
+				x, y, out := in[0](w, lane), in[1](w, lane), uint64(0)
+				for half := 0; half < 32; half += 16 {
+					number := func(word uint64) float32 { return math.Float32frombits(uint32(word>>half) << 16) }
+					if number(x) >= number(y) {
+						out |= 0xFFFF << half
+					}
+				}
+				a.to.set(w, lane, 0, out)
+			}
+			return nil
+		}, nil
 	case op == "griddepcontrol.wait":
 		return func(w *warp, active uint32) error {
 			w.waited |= active

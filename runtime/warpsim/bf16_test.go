@@ -18,7 +18,7 @@ func TestBF16Pairs(t *testing.T) {
 	for i := range n * n {
 		in[2*i], in[2*i+1] = x[i/n], x[i%n]
 	}
-	got, err := launch(t, [][]float32{in}, 5*n*n, func(k *kernel.K, b []*kernel.Buf) {
+	got, err := launch(t, [][]float32{in}, 7*n*n, func(k *kernel.K, b []*kernel.Buf) {
 		k.Lanes(k.Int(n*n), func(i kernel.V) {
 			lo, hi := b[0].Load(k.Mul(i, k.Int(2))), b[0].Load(k.Add(k.Mul(i, k.Int(2)), k.Int(1)))
 			pair := k.PackBF16(lo, hi)
@@ -26,10 +26,12 @@ func TestBF16Pairs(t *testing.T) {
 			number := k.Select(k.Cmp(kernel.EQ, hi, hi), swapped, k.PackBF16(k.Float(-1), k.Float(-1))) // MaxNumBF16's second operand has no NaN
 			most := k.MaxNumBF16(pair, number)
 			least := k.AtLeastBF16(pair, swapped)
+			mask := k.AtLeastMaskBF16(pair, swapped)
 			relu := k.ReluBF16(lo, hi)
 			out := []kernel.V{
 				k.Bits(k.Shl(most, k.Int32(16))), k.Convert(least[0], kernel.F32), k.Convert(least[1], kernel.F32),
 				k.Bits(k.Shl(relu, k.Int32(16))), k.Bits(k.And(relu, k.Int32(-1<<16))),
+				k.Convert(k.And(mask, k.Int32(0xFFFF)), kernel.F32), k.Convert(k.LShr(mask, k.Int32(16)), kernel.F32),
 			}
 			for j, v := range out {
 				b[1].Store(k.Add(k.Mul(i, k.Int(len(out))), k.Int(j)), v)
@@ -60,8 +62,8 @@ func TestBF16Pairs(t *testing.T) {
 			}
 			return x
 		}
-		for j, want := range []float32{most, truth(lo >= hi), truth(hi >= -1), relu(lo), relu(hi)} {
-			if y := got[5*i+j]; y != want && (y == y || want == want) {
+		for j, want := range []float32{most, truth(lo >= hi), truth(hi >= -1), relu(lo), relu(hi), 0xFFFF * truth(lo >= hi), 0xFFFF * truth(hi >= -1)} {
+			if y := got[7*i+j]; y != want && (y == y || want == want) {
 				t.Errorf("%v, %v: result %d is %v, want %v", lo, hi, j, y, want)
 			}
 		}
