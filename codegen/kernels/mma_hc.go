@@ -19,14 +19,9 @@ const (
 	// mmaHCRun is the number of elements of a stream that a warp multiplies.
 	mmaHCRun = lanesPerRow * matrixRun
 
-	// mmaHCSquares is the column of the sum of squares among a tile's sums, behind all products.
-	mmaHCSquares = (2 + maxMatrixStreams) * maxMatrixStreams
-
-	// mmaHCWidth is the number of words of a token's sums of a piece: a lane of a warp has
-	// each. What a row of streams needs comes first, mmaHCRow words, the sum of squares as
-	// mmaHCRowSquares: a row reads these alone, one sector of the cache. The products for
-	// the weights between streams follow.
-	mmaHCWidth, mmaHCRow, mmaHCRowSquares = 32, 8, maxMatrixStreams
+	// mmaHCWidth is the number of columns of a token's sums of a piece: a lane of a warp
+	// has each. mmaHCSquares is that of the sum of squares, behind all products.
+	mmaHCWidth, mmaHCSquares = 32, (2 + maxMatrixStreams) * maxMatrixStreams
 
 	// mmaHCStride has the lanes that store a tile's sums use different banks.
 	mmaHCStride = mmaHCWidth + 4
@@ -344,8 +339,7 @@ func (w *hcWarps) storeSums(at kernel.V, sums [][]kernel.Vec) {
 	}
 }
 
-// product is a tile of fn's rows times the warp's streams. Small halves of weights come
-// first, and what they give is added to in the unit.
+// product is a tile of fn's rows times the warp's streams.
 func (w *hcWarps) product(t int, streams []kernel.Vec) kernel.Vec {
 	add := func(v ...kernel.V) kernel.V { return w.Add(v[0], v[1]) }
 	sums := make([]kernel.Vec, len(streams))
@@ -355,7 +349,7 @@ func (w *hcWarps) product(t int, streams []kernel.Vec) kernel.Vec {
 		if tile.squares >= 0 {
 			rows[tile.squares] = x
 		}
-		sums[j] = w.p.unit.multiply(w.K, rows, x, w.p.unit.multiply(w.K, tile.lo, x, zero))
+		sums[j] = w.MapVec(add, w.p.unit.multiply(w.K, rows, x, zero), w.p.unit.multiply(w.K, tile.lo, x, zero))
 	}
 	for len(sums) > 1 { // by pairs, as the sums of warps with a stream each
 		sums = append(sums[2:], w.MapVec(add, sums[0], sums[1]))
@@ -371,7 +365,7 @@ func (w *hcWarps) addUp(tile, at kernel.V, warps int) {
 		own := w.Add(w.wave, w.Int(part*p.unit.cols))
 		token := w.Add(w.Mul(tile, w.Int(p.tileTokens())), own)
 		w.If(w.Cmp(kernel.LT, token, w.tokens), func() {
-			column := w.columnOfWord()
+			column := w.Select(w.Cmp(kernel.LT, w.lane, w.Int(p.rowBlocks()*target.MMACols)), w.lane, w.Int(mmaHCSquares))
 			var terms []kernel.V
 			for i := range warps {
 				terms = append(terms, w.sums.Load(w.Add(w.place(at, w.Int(i), own), column)))
@@ -379,21 +373,6 @@ func (w *hcWarps) addUp(tile, at kernel.V, warps int) {
 			w.parts.Store(w.Add(p.partsOf(w.K, token, w.piece), w.lane), sumByPairs(w.K, terms))
 		})
 	}
-}
-
-// mixOfWord is the column of fn's product that word i of a token's sums has, if that is
-// among those.
-func (p *hcProduct) mixOfWord(k *kernel.K, i kernel.V) kernel.V {
-	return k.Select(k.Cmp(kernel.LT, i, k.Int(mmaHCRow)), i, k.Sub(i, k.Int(mmaHCRow-p.c)))
-}
-
-// columnOfWord is the column of a tile's sums that is the lane's word of a token's sums.
-// Words that are no product are the sum of squares.
-func (w *hcWarps) columnOfWord() kernel.V {
-	mix := w.p.mixOfWord(w.K, w.lane)
-	behind := w.And(w.Cmp(kernel.GE, w.lane, w.Int(w.p.c)), w.Cmp(kernel.LT, w.lane, w.Int(mmaHCRow)))
-	squares := w.Or(behind, w.Cmp(kernel.GE, mix, w.Int(w.p.mixes())))
-	return w.Select(squares, w.Int(mmaHCSquares), mix)
 }
 
 // partRows is the number of rows of sums that a token has.

@@ -23,10 +23,9 @@ type hcMix struct {
 	*kernel.K
 	p      *hcProduct
 	tokens kernel.V
-	// each is the number of tokens of a group for weights, and between how many of those
-	// groups there are.
+	// each is the number of tokens of a group for weights, and between that of those groups.
 	each, between kernel.V
-	lane          kernel.V // of the warp: the word of a token's sums that it has
+	lane          kernel.V // of the warp: the column of mixes that it has
 	wave          kernel.V
 
 	parts, streams, scale, base *kernel.Buf
@@ -97,72 +96,34 @@ func (m *hcMix) run() {
 	m.If(m.Cmp(kernel.GE, row, m.Int(0)), func() { m.row(m.Sub(m.Sub(m.tokens, m.Int(1)), row)) })
 }
 
-// addends are n rows of a word of a token's sums from one of them on. If end is not nil,
-// those from it on are zeros.
-func (m *hcMix) addends(token, word, from kernel.V, n int, end *kernel.V) []kernel.V {
-	out := make([]kernel.V, n)
-	for i := range out {
+// addends are n rows of the lane's column from one of them on.
+func (m *hcMix) addends(token, from kernel.V, n, of int) []kernel.V {
+	rows := m.p.partRows()
+	var out []kernel.V
+	for i := range n {
 		row := m.Add(from, m.Int(i))
-		if end == nil {
-			out[i] = m.parts.Load(m.Add(m.p.partsOf(m.K, token, row), word))
+		if n*of == rows {
+			out = append(out, m.parts.Load(m.Add(m.p.partsOf(m.K, token, row), m.lane)))
 			continue
 		}
-		there := m.Cmp(kernel.LT, row, *end)
-		v := m.parts.Load(m.Add(m.p.partsOf(m.K, token, m.Select(there, row, m.Int(0))), word))
-		out[i] = m.Select(there, v, m.Float(0))
+		there := m.Cmp(kernel.LT, row, m.Int(rows))
+		v := m.parts.Load(m.Add(m.p.partsOf(m.K, token, m.Select(there, row, m.Int(0))), m.lane))
+		out = append(out, m.Select(there, v, m.Float(0)))
 	}
 	return out
 }
 
-// rowSums is a token's sums of what a row needs, each word in the lanes with its number
-// below mmaHCRow. A warp adds up rows that follow each other, and a lane some of those:
-// pairs first, which groups that have two pieces have added already.
-func (m *hcMix) rowSums(token kernel.V) kernel.V {
-	p := m.p
-	rows := p.partRows()
-	each := ceilDiv(rows, p.unit.waves) // of a warp
-	lanes := m.T.Wave / mmaHCRow        // with the same word
-	of := ceilDiv(each, lanes)          // of a lane
-	if !p.ring {
-		of = 2 * ceilDiv(ceilDiv(each, 2), lanes)
-	}
-	word := m.And(m.lane, m.Int(mmaHCRow-1))
-	first := m.Mul(m.wave, m.Int(each))
-	from := m.Add(first, m.Mul(m.UDiv(m.lane, m.Int(mmaHCRow)), m.Int(of)))
-	var end *kernel.V
-	if of*lanes*p.unit.waves != rows {
-		last := m.Min(m.Add(first, m.Int(each)), m.Int(rows))
-		end = &last
-	}
-	return sumByPairs(m.K, m.addends(token, word, from, of, end))
+// factors are the scale and base of the lane's column, read before they are needed.
+func (m *hcMix) factors() [2]kernel.V {
+	c := m.p.c
+	part := m.Select(m.Cmp(kernel.LT, m.lane, m.Int(c)), m.Int(0), m.Select(m.Cmp(kernel.LT, m.lane, m.Int(2*c)), m.Int(1), m.Int(2)))
+	return [2]kernel.V{m.scale.Load(part), m.base.Load(m.Min(m.lane, m.Int(m.p.mixes()-1)))}
 }
 
-// totals adds up what rowSums are in all lanes of the group.
-func (m *hcMix) totals(sum kernel.V) kernel.V {
-	for mask := mmaHCRow; mask < m.T.Wave; mask *= 2 {
-		sum = m.Add(sum, m.LaneXor(sum, mask))
-	}
-	sums := m.Shared(ir.F32, m.T.Lanes)
-	sums.Store(m.Lane(), sum)
-	m.Barrier()
-	var terms []kernel.V
-	for i := range m.p.unit.waves {
-		terms = append(terms, sums.Load(m.Add(m.lane, m.Int(i*m.T.Wave))))
-	}
-	return sumByPairs(m.K, terms)
-}
-
-// factors are the scale and base of a word's product, read before they are needed.
-func (m *hcMix) factors(word kernel.V) [2]kernel.V {
-	c, mix := m.p.c, m.p.mixOfWord(m.K, word)
-	part := m.Select(m.Cmp(kernel.LT, mix, m.Int(c)), m.Int(0), m.Select(m.Cmp(kernel.LT, mix, m.Int(2*c)), m.Int(1), m.Int(2)))
-	return [2]kernel.V{m.scale.Load(part), m.base.Load(m.Min(mix, m.Int(m.p.mixes()-1)))}
-}
-
-// mix is the lane's mix, scaled, of the sum of its word.
+// mix is the lane's mix, scaled, of the sum of its column.
 func (m *hcMix) mix(sum kernel.V, factors [2]kernel.V) kernel.V {
 	n := float64(m.p.c * m.p.d)
-	r := m.FastRsqrt(m.FMA(m.FromLane(sum, m.Int(mmaHCRowSquares)), m.Float(1/n), m.Float(m.p.normEps)))
+	r := m.FastRsqrt(m.FMA(m.FromLane(sum, m.Int(mmaHCSquares)), m.Float(1/n), m.Float(m.p.normEps)))
 	return m.FMA(m.Mul(sum, r), factors[0], factors[1])
 }
 
@@ -178,7 +139,8 @@ func (m *hcMix) gainsLate() bool { return m.p.ring && m.p.d > 2*m.T.Lanes*matrix
 // row gathers the streams of a token, and norms and rounds what comes of it.
 func (m *hcMix) row(token kernel.V) {
 	p := m.p
-	factors, sum := m.factors(m.And(m.lane, m.Int(mmaHCRow-1))), m.rowSums(token)
+	each := ceilDiv(p.partRows(), p.unit.waves)
+	factors, terms := m.factors(), m.addends(token, m.Mul(m.wave, m.Int(each)), each, p.unit.waves)
 	n := ceilDiv(p.d, m.T.Lanes*matrixRun) // runs of the lane
 	in, at := make([]kernel.V, n), make([]kernel.V, n)
 	streams := make([][]kernel.Vec, n)
@@ -202,11 +164,17 @@ func (m *hcMix) row(token kernel.V) {
 	if !m.gainsLate() {
 		readGains()
 	}
-	sum = m.totals(sum)
+	sums := m.Shared(ir.F32, m.T.Lanes)
+	sums.Store(m.Lane(), sumByPairs(m.K, terms))
+	m.Barrier()
 	if m.gainsLate() {
 		readGains()
 	}
-	weight := m.Add(m.sigmoid(m.mix(sum, factors)), m.Float(p.eps))
+	terms = nil
+	for i := range p.unit.waves {
+		terms = append(terms, sums.Load(m.Add(m.lane, m.Int(i*m.T.Wave))))
+	}
+	weight := m.Add(m.sigmoid(m.mix(sumByPairs(m.K, terms), factors)), m.Float(p.eps))
 	pre := make([]kernel.V, p.c)
 	for j := range pre {
 		pre[j] = m.FromLane(weight, m.Int(j))

@@ -23,20 +23,19 @@ const minSinkhornEps, maxSinkhornEps = 1e-8, 0.1
 // weights are post and comb of a token.
 func (m *hcMix) weights(token kernel.V) {
 	c := m.p.c
-	factors, terms := m.factors(m.lane), m.addends(token, m.lane, m.Int(0), m.p.partRows(), nil)
+	factors, terms := m.factors(), m.addends(token, m.Int(0), m.p.partRows(), 1)
 	mix := m.mix(sumByPairs(m.K, terms), factors)
-	post := m.Sub(m.lane, m.Int(mmaHCRow))
+	post := m.Sub(m.lane, m.Int(c))
 	m.If(m.And(m.Cmp(kernel.GE, post, m.Int(0)), m.Cmp(kernel.LT, post, m.Int(c))), func() {
 		m.post.Store(m.Add(m.Mul(token, m.Int(c)), post), m.Mul(m.Float(2), m.sigmoid(mix)))
 	})
 
 	// The lane's element of the matrix, and the first of its row.
-	matrix := mmaHCRow + c // the word of its first element
-	at := m.Sub(m.lane, m.Int(matrix))
+	at := m.Sub(m.lane, m.Int(2*c))
 	mine := m.And(m.Cmp(kernel.GE, at, m.Int(0)), m.Cmp(kernel.LT, at, m.Int(c*c)))
 	place := m.Select(mine, at, m.Int(0))
 	row, column := m.UDiv(place, m.Int(c)), m.URem(place, m.Int(c))
-	first := m.Add(m.Mul(row, m.Int(c)), m.Int(matrix))
+	first := m.Add(m.Mul(row, m.Int(c)), m.Int(2*c))
 	ofRow := func(x kernel.V) []kernel.V {
 		out := make([]kernel.V, c)
 		for j := range out {
@@ -52,7 +51,7 @@ func (m *hcMix) weights(token kernel.V) {
 	own := m.FMA(power, m.Rcp(sumByPairs(m.K, ofRow(power))), m.Float(m.p.eps))
 	a := make([]kernel.V, c*c)
 	for i := range a {
-		a[i] = m.FromLane(own, m.Int(matrix+i))
+		a[i] = m.FromLane(own, m.Int(2*c+i))
 	}
 	u, v := m.sinkhorn(a)
 	value := m.Mul(m.Mul(own, m.pick(m.reciprocals(u), row)), m.pick(m.reciprocals(v), column))

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/kiln-project/kiln/codegen/kernel"
+	"github.com/kiln-project/kiln/codegen/target"
 	"github.com/kiln-project/kiln/ir"
 )
 
@@ -85,7 +86,7 @@ func (w *hcWarps) wide() {
 // addSides has the warps of a tile add up their sums, each those of some of its tokens.
 func (w *hcWarps) addSides(tile, side kernel.V) {
 	p, each := w.p, w.p.tileTokens()/wideSides
-	column := w.columnOfWord()
+	column := w.Select(w.Cmp(kernel.LT, w.lane, w.Int(p.rowBlocks()*target.MMACols)), w.lane, w.Int(mmaHCSquares))
 	for i := range each {
 		own := w.Add(w.Mul(side, w.Int(each)), w.Int(i))
 		token := w.Add(w.Mul(tile, w.Int(p.tileTokens())), own)
@@ -114,19 +115,14 @@ func (w *hcWarps) readAll(tile kernel.V, part int) hcRead {
 	for s := range c {
 		rows = append(rows, w.in[3].LoadVec(w.Add(w.Mul(token, w.Int(c*c)), w.Int(s*c)), c))
 	}
-	r.factors = w.factorsByStream(rows)
-	return r
-}
-
-// factorsByStream is the words of a token's post and rows of comb as hcRead has them.
-func (w *hcWarps) factorsByStream(rows []kernel.Vec) [][]kernel.V {
-	out := make([][]kernel.V, w.p.c)
-	for j := range out {
+	for j := range c {
+		var factors []kernel.V
 		for _, row := range rows {
-			out[j] = append(out[j], w.Bits(w.At(row, j)))
+			factors = append(factors, w.Bits(w.At(row, j)))
 		}
+		r.factors = append(r.factors, factors)
 	}
-	return out
+	return r
 }
 
 // hcWeightWords are a lane's words of a row of fn's high or low halves.
