@@ -195,6 +195,8 @@ func TestOptErrors(t *testing.T) {
 	}{
 		{[]string{"--passes", "cze"}, twice, 2, []string{`--passes: unknown pass "cze": have `, "try: kiln passes"}},
 		{[]string{"--passes", ""}, twice, 2, []string{"--passes is empty", "--pipeline required"}},
+		{[]string{"--passes", "cse,dce", "--disable-pass", "dce"}, twice, 2, []string{"--passes, --disable-pass: pass dce is to run and is disabled"}},
+		{[]string{"--pipeline", "required", "--disable-pass", "fuse-hc"}, twice, 2, []string{"--pipeline required, --disable-pass fuse-hc: that pipeline has no optional pass to disable"}},
 		{[]string{"--passes", "cse", "--pipeline", "required"}, twice, 2, []string{"--pipeline, --passes: give one of them"}},
 		{[]string{"--pipeline", "fast"}, twice, 2, []string{`unknown pipeline "fast"`}},
 		{[]string{"--disable-pass", "bind"}, twice, 2, []string{"pass bind is required"}},
