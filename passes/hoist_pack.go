@@ -1,6 +1,7 @@
 package passes
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 
@@ -49,12 +50,15 @@ func hoistPack(c *Context) error {
 		return nil
 	}
 	if m.Pack != nil {
-		return fmt.Errorf("there is a pack graph already: @%s", m.Pack.Name)
+		return fmt.Errorf("%w: @%s", ErrPacked, m.Pack.Name)
 	}
 	pack, err := h.pack.Finish()
 	m.Pack = pack
 	return err
 }
+
+// ErrPacked: there is something to hoist, and another pack graph.
+var ErrPacked = errors.New("there is a pack graph already")
 
 type hoister struct {
 	pack  *ir.Builder

@@ -94,6 +94,9 @@ func openBench(e *env, f *flags, path string) (*bench, error) {
 	if s := f.float("seconds"); !(s > 0) || math.IsInf(s, 0) {
 		return nil, usagef("--seconds 10", "%s is %v, want a positive number", f.origins("seconds"), s)
 	}
+	if f.number("samples") > 0 && f.given("seconds") && f.fromEnv["samples"] == f.fromEnv["seconds"] { // on the command line a flag wins
+		return nil, usagef("leave one of them out", "%s: a number of samples takes the time that it takes", f.origins("seconds", "samples"))
+	}
 	if name := "window"; f.boolean("steps-only") && f.given(name) && !f.fromEnv[name] {
 		return nil, usagef("leave --window out", "--window: with %s no launch is timed", f.origins("steps-only"))
 	}

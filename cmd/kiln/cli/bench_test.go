@@ -344,6 +344,7 @@ func TestBenchRefuses(t *testing.T) {
 		{with("--device", "cuda:0", "--cuda-lib", "/nowhere.so"), exitFailed, []string{"--device cuda:0: no CUDA library could be loaded"}},
 		{with("--cold"), exitRefused, []string{"--cold: the size of the caches of device host is not known"}},
 		{with("--graph", "on"), exitRefused, []string{"--graph: device host has no graphs"}},
+		{with("--seconds", "5", "--samples", "2"), exitUsage, []string{"--seconds, --samples: a number of samples takes the time that it takes"}},
 		{with("--seconds", "0"), exitUsage, []string{"--seconds is 0, want a positive number"}},
 		{with("--window", "-1"), exitUsage, []string{"--window is -1, want at least 0"}},
 		{[]string{"bench", filepath.Join(b, "none"), "--random-weights", "--device", "host"}, exitFailed, []string{"manifest.json: no such file", "\n  try: kiln compile --model DIR -o OTHER.kiln\n"}},

@@ -246,10 +246,10 @@ func sizes(f *flags, flag string) ([]int, error) {
 	return out, nil
 }
 
-func joinInts(v []int) string {
+func joinInts[T int | int32](v []T) string {
 	s := make([]string, len(v))
 	for i, n := range v {
-		s[i] = strconv.Itoa(n)
+		s[i] = strconv.Itoa(int(n))
 	}
 	return strings.Join(s, ",")
 }

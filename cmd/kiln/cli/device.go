@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/kiln-project/kiln/codegen"
+	"github.com/kiln-project/kiln/codegen/bundle"
 	"github.com/kiln-project/kiln/codegen/llvm"
 	"github.com/kiln-project/kiln/codegen/object"
 	"github.com/kiln-project/kiln/codegen/plan"
@@ -45,7 +46,7 @@ func parseDevice(e *env, f *flags, name string) (device, error) {
 			if errors.As(err, &coded) {
 				return device{}, err
 			}
-			return device{}, &codedError{exitFailed, fmt.Errorf("%s %s: %w", f.origins("device"), name, err), "--device host"}
+			return device{}, &codedError{exitFailed, fmt.Errorf("%s %s: %w", f.origins("device"), name, err), withoutGPU(f)}
 		}
 		return g.device("given by " + f.origins("device")), nil
 	}
@@ -60,6 +61,22 @@ func parseDevice(e *env, f *flags, name string) (device, error) {
 	}
 	_, chip, _ := strings.Cut(name, ":")
 	return device{name: name, chip: chip, why: "given by " + f.origins("device")}, nil
+}
+
+// withoutGPU is what to try where a GPU is not there: the host, if it can do the same.
+func withoutGPU(f *flags) string {
+	path := cmp.Or(f.bundle, f.text("bundle"))
+	host := path == "" && f.command != "tune"
+	if path != "" {
+		if b, err := bundle.ReadManifest(path); err == nil {
+			targets, err := device{}.runs(b.Manifest.Targets)
+			host = err == nil && len(targets) > 0
+		}
+	}
+	if host {
+		return "--device host"
+	}
+	return "kiln doctor"
 }
 
 // chooseDevice reads --device, --bundle and what goes with a device. Without them, or

@@ -98,6 +98,7 @@ func TestChooseGPU(t *testing.T) {
 		{both, []string{"--device", "cuda", "--graph-build", "capture"}, "cuda:0 (NVIDIA, sm_90, captured graphs): given by --device"},
 		{both, []string{"--device", "cuda:1"}, "--device cuda:1: CUDA device 1 does not exist: there are 1, numbered from 0"},
 		{both, []string{"--device", "hip", "--overlap", "on"}, "--overlap on: ROCm has no launches that overlap"},
+		{drivers(t, nil, nil), []string{"--overlap", "on"}, "--overlap: device host has no graphs"},
 		{both, []string{"--overlap", "maybe"}, `--overlap "maybe": want one of auto, on, off`},
 		{both, []string{"--graph", "maybe"}, `--graph "maybe": want one of auto, on, off`},
 		{onlyCUDA, nil, "cuda:0 (NVIDIA, sm_100, graphs): the first GPU that was found"},

@@ -92,8 +92,9 @@ func openGPU(e *env, f *flags, kind string, index int) (g *gpuDevice, absent boo
 	if err != nil {
 		return nil, false, err
 	}
-	if kind == "hip" && o.Overlap == "on" {
-		return nil, false, refuse(fmt.Errorf("%s on: ROCm has no launches that overlap", f.origins("overlap")), f.commandWith("overlap", "auto"))
+	overlap := o.Overlap
+	if kind == "hip" {
+		o.Overlap = cuda.PlanOptions{}.Overlap
 	}
 	g = &gpuDevice{kind: kind, index: index}
 	named := f.text(kind + "-lib")
@@ -110,6 +111,10 @@ func openGPU(e *env, f *flags, kind string, index int) (g *gpuDevice, absent boo
 	if err != nil {
 		var none *cuda.NotFoundError
 		return nil, errors.Is(err, cuda.ErrNoDevice) || named == "" && errors.As(err, &none), err
+	}
+	if kind == "hip" && overlap == "on" { // known once there is one
+		err := refuse(fmt.Errorf("%s on: ROCm has no launches that overlap", f.origins("overlap")), f.commandWith("overlap", "auto"))
+		return nil, false, errors.Join(err, g.close())
 	}
 	g.info = g.opened.Info()
 	e.debugf("device %s:%d: %s, %s, by %s, %s of %s free", kind, index, g.info.Name, g.info.Target, g.opened.Library().Path, binarySize(int64(g.info.MemoryFree)), binarySize(int64(g.info.Memory)))

@@ -195,6 +195,9 @@ func TestOptErrors(t *testing.T) {
 	}{
 		{[]string{"--passes", "cze"}, twice, 2, []string{`--passes: unknown pass "cze": have `, "try: kiln passes"}},
 		{[]string{"--passes", ""}, twice, 2, []string{"--passes is empty", "--pipeline required"}},
+		{nil, packedTwice, 1, []string{"pass hoist-pack: there is a pack graph already: @pack\n  try: kiln dump --model DIR --entry E, which has no pack graph yet"}},
+		{[]string{"--passes", "cse,dce", "--disable-pass", "dce"}, twice, 2, []string{"--passes, --disable-pass: pass dce is to run and is disabled"}},
+		{[]string{"--pipeline", "required", "--disable-pass", "fuse-hc"}, twice, 2, []string{"--pipeline required, --disable-pass fuse-hc: that pipeline has no optional pass to disable"}},
 		{[]string{"--passes", "cse", "--pipeline", "required"}, twice, 2, []string{"--pipeline, --passes: give one of them"}},
 		{[]string{"--pipeline", "fast"}, twice, 2, []string{`unknown pipeline "fast"`}},
 		{[]string{"--disable-pass", "bind"}, twice, 2, []string{"pass bind is required"}},
@@ -388,3 +391,16 @@ func TestPassesThreshold(t *testing.T) {
 		t.Errorf("config %+v, error %v", c, err)
 	}
 }
+
+// packedTwice has a pack graph, and an op in an entry that would go to another.
+const packedTwice = `graph @step
+input %x : f32[2]
+weight @w : bf16[2]
+%0 = cast @w {to = f32} : f32[2]
+%1 = add %x, %0 : f32[2]
+output y = %1
+graph @pack
+weight @v : bf16[2]
+%0 = neg @v : bf16[2]
+output packed.v = %0
+`

@@ -56,6 +56,9 @@ func passConfig(f *flags) (passes.Config, error) {
 	if c.Disable, err = names("disable-pass"); err != nil {
 		return c, err
 	}
+	if err := contradiction(f, c); err != nil {
+		return c, err
+	}
 	for _, kv := range f.list("set") {
 		key, value, ok := strings.Cut(kv, "=")
 		n, err := strconv.Atoi(value)
@@ -90,6 +93,28 @@ func passConfig(f *flags) (passes.Config, error) {
 		c.Trace = bisectLog(path)
 	}
 	return c, nil
+}
+
+// contradiction finds passes that are disabled where other flags have them run, or not
+// run at all. On the command line a flag wins over a variable: those are none.
+func contradiction(f *flags, c passes.Config) error {
+	with := "passes"
+	if c.Only == nil {
+		with = "pipeline"
+	}
+	if !f.given(with) || f.fromEnv[with] != f.fromEnv["disable-pass"] {
+		return nil
+	}
+	for _, name := range c.Disable {
+		switch p, err := passes.Lookup(name); {
+		case err != nil || p.Required: // Check tells
+		case slices.Contains(c.Only, name):
+			return usagef("leave "+name+" out of one of them", "%s: pass %s is to run and is disabled", f.origins("passes", "disable-pass"), name)
+		case c.Pipeline == "required":
+			return usagef("leave "+f.origins("disable-pass")+" out", "%s required, %s %s: that pipeline has no optional pass to disable", f.origins("pipeline"), f.origins("disable-pass"), name)
+		}
+	}
+	return nil
 }
 
 // bisectLog appends a line for each application of an optional pass that ran, or

@@ -25,6 +25,9 @@ func reproduce(f *flags, err error) error {
 		if p.Pass == "select-kernels" && f.given("disable-kernel") && strings.Contains(err.Error(), "no kernel form") {
 			return refuse(err, "leave "+f.origins("disable-kernel")+" out") // primitives have no decomposition to fall back on
 		}
+		if errors.Is(err, passes.ErrPacked) { // a file of graphs from before and after hoist-pack
+			return &codedError{exitFailed, err, "kiln dump --model DIR --entry E, which has no pack graph yet; or leave @" + passes.PackGraph + " out of the file and its ops in the entries"}
+		}
 		return err
 	}
 	graphs, of := p.Given, "module"

@@ -193,7 +193,7 @@ func generate(e *env, f *flags, s *session, seq *engine.Seq, req engine.Request,
 		fmt.Fprintln(e.stdout)
 	}
 	if errors.Is(err, engine.ErrUnusable) {
-		return &codedError{exitFailed, err, fmt.Sprintf("kiln logits --model %s --device %s --ids 1,2,3 --prefill 1 --out F.safetensors: the logits themselves", f.text("model"), s.device.name)}
+		return &codedError{exitFailed, err, fmt.Sprintf("kiln logits --model %s --device %s --ids %s --prefill %d --out F.safetensors: the logits themselves", f.text("model"), s.device.name, joinInts(req.Prompt), len(req.Prompt))}
 	}
 	if err != nil {
 		return stuck(f, err)

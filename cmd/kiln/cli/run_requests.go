@@ -262,10 +262,18 @@ func (b *batch) run() error {
 			ran, err = b.sched.Step()
 		}
 		if wrote := b.write(); wrote != nil {
-			return wrote
+			return b.unwritten(wrote)
 		}
 	}
-	return errors.Join(err, b.write())
+	return errors.Join(err, b.unwritten(b.write()))
+}
+
+// unwritten is the error of results that could not be written, which are nowhere.
+func (b *batch) unwritten(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &codedError{exitFailed, fmt.Errorf("%s: %w", b.f.origins("out"), err), "--out FILE, where there is room"}
 }
 
 // write writes the results that have become ready.

@@ -245,6 +245,16 @@ func TestRunRequestsFail(t *testing.T) {
 	}
 }
 
+// Results that cannot be written are nowhere: nobody is sent there.
+func TestRunRequestsUnwritten(t *testing.T) {
+	const full = "/dev/full"
+	if _, err := os.Stat(full); err != nil {
+		t.Skip(err)
+	}
+	file := writeFile(t, "requests.jsonl", `{"prompt_ids": [5], "max_new_tokens": 1}`)
+	kiln(t, "run", "--model", tinyModel, "--requests", file, "--out", full).failed(t, exitFailed, "kiln: --out: write /dev/full: no space left on device\n  try: --out FILE, where there is room\n")
+}
+
 // An error of the device ends all requests that are left with it, those that wait too, and
 // the command; what has ended before stays.
 func TestRunRequestsDeviceError(t *testing.T) {

@@ -109,6 +109,7 @@ func TestTune(t *testing.T) {
 		parts []string
 	}{
 		{[]string{"--device", "host"}, exitRefused, []string{"device host (given by --device) is no GPU: choices are those of kernels for GPUs", "try: --device cuda"}},
+		{[]string{"--device", "cuda:0", "--cuda-lib", "/nowhere.so"}, exitFailed, []string{"--device cuda:0: no CUDA library could be loaded", "\n  try: kiln doctor\n"}}, // the host cannot
 		{[]string{"--device", "ref"}, exitRefused, []string{"device ref (given by --device) is no GPU"}},
 		{[]string{"--device", "emu"}, exitRefused, []string{"device emu:gfx950 is emulated: how long it takes says nothing of a GPU"}},
 		{[]string{"--samples", "0"}, exitUsage, []string{"--samples is 0, want at least 1"}},
