@@ -17,8 +17,8 @@ outputs and pools must be equal bit for bit, unless the pass declares a limit.
 On host and emu it compiles every different op of the entry after the passes, once, and
 runs it with the evaluator's values of its operands: what comes out is held to the
 op table's limit, of the liberty that its kernel takes if any, choices by validity.
-Then each op runs on made-up operands, and the whole entry as one plan: its outputs and pools must be, bit for bit, what its
-ops give when the device runs them one by one.
+Then each op runs on made-up operands, and the whole entry as one plan: its outputs and
+pools must be, bit for bit, what its ops give when the device runs them one by one.
 With --op it compares some ops only, with their decompositions on the device as
 well, and no whole entry.
 
