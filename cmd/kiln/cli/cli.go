@@ -144,13 +144,25 @@ func execute(e *env, args []string) error {
 		return unknownCommand(args[0])
 	}
 	root := newRoot(e)
-	root.SetArgs(slices.Concat([]string{}, args)) // cobra takes nil for the arguments of the process
+	root.SetArgs(slices.Concat([]string{}, spelled(args))) // cobra takes nil for the arguments of the process
 	var helpErr error
 	root.SetHelpFunc(func(c *cobra.Command, _ []string) { helpErr = showHelp(e, c) })
 	if err := root.ExecuteContext(e.ctx); err != nil {
 		return err
 	}
 	return helpErr
+}
+
+// spelled has the two spellings that other programs have taught: kiln help COMMAND is
+// kiln COMMAND --help, and kiln --version is kiln version.
+func spelled(args []string) []string {
+	switch {
+	case len(args) > 0 && args[0] == "help":
+		return append(slices.Clone(args[1:]), "--help")
+	case len(args) == 1 && args[0] == "--version":
+		return []string{"version"}
+	}
+	return args
 }
 
 // oneLine is the text of an error on one line. Of several joined errors it is
@@ -206,7 +218,7 @@ func newRoot(e *env) *cobra.Command {
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return usagef(c.CommandPath()+" --help", "%v", err)
 	})
-	// Cobra adds a help command unless there is one.
+	// Cobra adds a help command unless there is one; spelled has it done.
 	root.SetHelpCommand(&cobra.Command{Use: "help", Hidden: true, RunE: func(c *cobra.Command, _ []string) error {
 		return unknownCommand(c.CalledAs())
 	}})

@@ -25,8 +25,8 @@ func TestUsage(t *testing.T) {
 		{"unknown command", []string{"rum"}, nil, 2, "kiln: unknown command \"rum\"\n  try: kiln --help\n"},
 		{"unknown command, help wanted", []string{"rum", "--help"}, nil, 2, "kiln: unknown command \"rum\"\n  try: kiln --help\n"},
 		{"help wanted of an unknown command", []string{"--help", "rum"}, nil, 2, "kiln: unknown command \"rum\"\n  try: kiln --help\n"},
-		{"help is a flag", []string{"help", "run"}, nil, 2, "kiln: unknown command \"help\"\n  try: kiln --help\n"},
-		{"help is a flag, even with the flag", []string{"help", "--help"}, nil, 2, "kiln: unknown command \"help\"\n  try: kiln --help\n"},
+		{"help of nothing", []string{"help", "nosuch"}, nil, 2, "kiln: unknown command \"nosuch\"\n  try: kiln --help\n"},
+		{"a version of a command", []string{"run", "--version"}, nil, 2, "kiln: unknown flag: --version\n  try: kiln run --help\n"},
 		{"no completion", []string{"completion", "bash"}, nil, 2, "kiln: unknown command \"completion\"\n  try: kiln --help\n"},
 		{"no hidden completion", []string{"__complete", "run", "--m"}, nil, 2, "kiln: unknown command \"__complete\"\n  try: kiln --help\n"},
 		{"no hidden completion without descriptions", []string{"__completeNoDesc", "run", "--m"}, nil, 2, "kiln: unknown command \"__completeNoDesc\"\n  try: kiln --help\n"},
@@ -175,5 +175,18 @@ func TestRefuse(t *testing.T) {
 	var c *codedError
 	if err := refuse(base, "x"); !errors.As(err, &c) || c.code != exitRefused || !errors.Is(err, base) {
 		t.Errorf("refuse gave %v with code %d", err, c.code)
+	}
+}
+
+// TestSpellings: help COMMAND is COMMAND --help, --version is version.
+func TestSpellings(t *testing.T) {
+	for _, c := range [][2][]string{
+		{{"help"}, {"--help"}},
+		{{"help", "run"}, {"run", "--help"}},
+		{{"--version"}, {"version"}},
+	} {
+		if got, want := kiln(t, c[0]...).ok(t), kiln(t, c[1]...).ok(t); got != want || got.stdout == "" {
+			t.Errorf("%v prints %q, %v prints %q", c[0], got.stdout, c[1], want.stdout)
+		}
 	}
 }
