@@ -12,7 +12,6 @@ import (
 	"reflect"
 	"testing"
 
-	"github.com/kiln-project/kiln/codegen"
 	"github.com/kiln-project/kiln/codegen/llvm"
 	"github.com/kiln-project/kiln/codegen/object"
 	"github.com/kiln-project/kiln/codegen/plan"
@@ -23,16 +22,7 @@ import (
 // twice and without a cache, and reads the code objects back: what a loader, the
 // hardware or a launch would stumble over, and what would make a kernel slow.
 func TestModelsForGPUs(t *testing.T) {
-	tools, err := llvm.Find(t.Context(), llvm.FindOptions{})
-	if err != nil {
-		t.Skipf("this test compiles with LLVM, and there is none: %v", err)
-	}
-	lc, err := llvm.New(t.Context(), tools, llvm.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer lc.Close()
-	compiler := &codegen.Compiler{Tools: tools, LLVM: lc}
+	compiler := withLLVM(t, nil)
 	for _, model := range []string{tinyModel, flashConfig, proConfig} {
 		for i := range target.Table {
 			tg := &target.Table[i]
@@ -57,7 +47,7 @@ func TestModelsForGPUs(t *testing.T) {
 				if !bytes.Equal(codes[0], codes[1]) || !reflect.DeepEqual(modules[0], modules[1]) {
 					t.Error("two compilations differ")
 				}
-				checkCode(t, tools, tg, codes[0], modules[0])
+				checkCode(t, compiler.Tools, tg, codes[0], modules[0])
 			})
 		}
 	}
