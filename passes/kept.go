@@ -73,7 +73,9 @@ func (k *kept) release() {
 // restore makes g again what it was, and reports whether it was anything else.
 func (k *kept) restore(g *ir.Graph) bool {
 	same := g.Name == k.graph.Name && g.Pos == k.graph.Pos
-	g.Name, g.Pos = k.graph.Name, k.graph.Pos
+	if !same {
+		g.Name, g.Pos = k.graph.Name, k.graph.Pos //kilnvet:ignore walkmutate a pass changed it, and it becomes what it was
+	}
 	same = list(&g.Meta, k.graph.Meta, k.meta) && same
 	same = list(&g.Syms, k.graph.Syms, k.syms) && same
 	same = listBy(&g.Lets, k.graph.Lets, k.lets, func(a, b ir.Let) bool { return a.Name == b.Name && a.Dim.Equal(b.Dim) }) && same
@@ -103,6 +105,7 @@ func (k *kept) restore(g *ir.Graph) bool {
 		}
 		then := &k.fields[i]
 		if op.Def != then.Def || op.Loc != then.Loc || op.Pos != then.Pos {
+			//kilnvet:ignore walkmutate a pass changed it, and it becomes what it was
 			op.Def, op.Loc, op.Pos, same = then.Def, then.Loc, then.Pos, false
 		}
 		n := len(then.Attrs)
@@ -136,7 +139,7 @@ func value(v, then *ir.Value) bool {
 		t.DType == u.DType && t.Quant == u.Quant && len(t.Dims) == len(u.Dims) && (len(t.Dims) == 0 || &t.Dims[0] == &u.Dims[0]) {
 		return true
 	}
-	*v = *then
+	*v = *then //kilnvet:ignore walkmutate a pass changed it, and it becomes what it was
 	return false
 }
 
