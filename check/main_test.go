@@ -4,13 +4,12 @@ import (
 	"os"
 	"testing"
 
-	"github.com/kiln-project/kiln/codegen"
 	"github.com/kiln-project/kiln/codegen/llvm"
 	"github.com/kiln-project/kiln/codegen/target"
-	"github.com/kiln-project/kiln/codegen/testcache"
 	"github.com/kiln-project/kiln/ir"
 	"github.com/kiln-project/kiln/models/dsv4"
 	"github.com/kiln-project/kiln/passes"
+	"github.com/kiln-project/kiln/runtime/device/devicetest"
 	"github.com/kiln-project/kiln/runtime/engine"
 	"github.com/kiln-project/kiln/runtime/host"
 	"github.com/kiln-project/kiln/runtime/weights"
@@ -86,16 +85,7 @@ func onHost(t *testing.T) OpsConfig {
 	if err != nil {
 		t.Fatal(err)
 	}
-	tools, err := llvm.Find(t.Context(), llvm.FindOptions{})
-	if err != nil {
-		t.Skipf("this test compiles with LLVM, and there is none: %v", err)
-	}
-	lc, err := llvm.New(t.Context(), tools, llvm.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { lc.Close() })
-	return OpsConfig{Compiler: &codegen.Compiler{Tools: tools, LLVM: lc, Cache: testcache.Open(t)}, Target: tg}
+	return OpsConfig{Compiler: devicetest.Compiler(t), Target: tg}
 }
 
 var decode = map[string]int{"B": 2, "R": 2, "N": 4, "P": 2}

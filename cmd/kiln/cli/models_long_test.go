@@ -16,13 +16,15 @@ import (
 	"github.com/kiln-project/kiln/codegen/object"
 	"github.com/kiln-project/kiln/codegen/plan"
 	"github.com/kiln-project/kiln/codegen/target"
+	"github.com/kiln-project/kiln/runtime/device/devicetest"
 )
 
 // TestModelsForGPUs compiles the default buckets of every model for every AMD GPU,
 // twice and without a cache, and reads the code objects back: what a loader, the
 // hardware or a launch would stumble over, and what would make a kernel slow.
 func TestModelsForGPUs(t *testing.T) {
-	compiler := withLLVM(t, nil)
+	compiler := devicetest.Compiler(t)
+	compiler.Cache = nil
 	for _, model := range []string{tinyModel, flashConfig, proConfig} {
 		for i := range target.Table {
 			tg := &target.Table[i]

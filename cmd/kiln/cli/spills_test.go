@@ -6,11 +6,10 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/kiln-project/kiln/codegen"
-	"github.com/kiln-project/kiln/codegen/llvm"
 	"github.com/kiln-project/kiln/codegen/object"
 	"github.com/kiln-project/kiln/codegen/target"
-	"github.com/kiln-project/kiln/codegen/testcache"
 	"github.com/kiln-project/kiln/passes"
+	"github.com/kiln-project/kiln/runtime/device/devicetest"
 	"github.com/kiln-project/kiln/runtime/engine"
 )
 
@@ -44,21 +43,6 @@ func defaultUnit(t *testing.T, model string, tg *target.Target) *codegen.Unit {
 	return u
 }
 
-// withLLVM is a compiler of the LLVM that is found, with a cache or none.
-func withLLVM(t *testing.T, cache *codegen.Cache) *codegen.Compiler {
-	t.Helper()
-	tools, err := llvm.Find(t.Context(), llvm.FindOptions{})
-	if err != nil {
-		t.Skipf("this test compiles with LLVM, and there is none: %v", err)
-	}
-	lc, err := llvm.New(t.Context(), tools, llvm.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { lc.Close() })
-	return &codegen.Compiler{Tools: tools, LLVM: lc, Cache: cache}
-}
-
 // No kernel of any default bucket keeps registers in memory: a spill costs more than what a
 // kernel's form was chosen for. Joined kernels differ from bucket to bucket, so that fewer
 // buckets are not enough. Kernels of gfx942, compiled from the same IR but for its forms of
@@ -67,7 +51,7 @@ func TestTinyModelSpillsNothing(t *testing.T) {
 	if testing.Short() {
 		t.Skip("this test compiles some 230 kernels of which each takes LLVM a part of a second")
 	}
-	compiler := withLLVM(t, testcache.Open(t))
+	compiler := devicetest.Compiler(t)
 	tg, err := target.Lookup("gfx950")
 	if err != nil {
 		t.Fatal(err)
